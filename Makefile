@@ -1,0 +1,54 @@
+# Two commands: `make` sets up and runs the pipeline, `make test` sets up and runs the tests.
+PYTHON ?= python3.11
+BIN := .venv/bin
+RUN := env PATH="$(CURDIR)/$(BIN):$$PATH"
+
+.PHONY: run test lint types tests lock preset clean
+
+run: .venv/core
+	$(RUN) dvc repro
+	@echo
+	@echo "Done. Look at reports/index.html; the figures are in metrics/, the curves in plots/."
+	@echo "Change params.yaml, run make again, and see the effect: $(BIN)/dvc metrics diff"
+
+test: lint types tests
+
+lint: .venv/dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: .venv/dev
+	$(BIN)/basedpyright
+
+tests: .venv/dev
+	$(RUN) pytest
+
+# The lock file pins every package; a plain run leaves out those that only the tests need.
+.venv/core: requirements.lock pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --constraint requirements.lock --editable .
+	@touch $@
+
+.venv/dev: .venv/core
+	$(BIN)/python -m pip install --quiet --constraint requirements.lock --editable '.[dev]'
+	@touch $@
+
+# Pins what pyproject.toml's ranges resolve to today.
+lock:
+	rm -rf .venv
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet torch==2.13.0
+	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	$(BIN)/python -m pip freeze --exclude-editable | sed 's/+cpu$$//' > requirements.lock
+	@touch .venv/core .venv/dev
+
+# make preset NAME=tiny
+preset: .venv/core
+	@test -f presets/$(NAME).yaml || { echo "presets/$(NAME).yaml: no such preset" >&2; exit 2; }
+	@if [ -z "$(FORCE)" ] && ! git diff --quiet HEAD -- params.yaml; then \
+		echo "params.yaml has uncommitted edits; commit them, or add FORCE=1" >&2; exit 2; fi
+	cp presets/$(NAME).yaml params.yaml
+	$(BIN)/python -m vlm check
+
+clean:
+	rm -rf .venv .runtime .pytest_cache .ruff_cache .hypothesis

@@ -1,0 +1,108 @@
+"""Draw scenes, captions and questions for every split.
+
+Reads `params.yaml` (`seed`, `data`); writes `data/{train,val,test}/` and
+`metrics/generate.json`.
+"""
+
+from collections.abc import Iterator
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from stages.runner import run
+from vlm.config.schema import Params
+from vlm.data.tables import write_questions, write_scenes
+from vlm.errors import UserError
+from vlm.files import write_json
+from vlm.scenes.asking import AskedQuestions, draw_questions
+from vlm.scenes.captions import write_captions
+from vlm.scenes.render import render_batches
+from vlm.scenes.sampler import sample_scenes
+from vlm.scenes.scene import Scenes
+
+DATA = Path("data")
+METRICS = Path("metrics/generate.json")
+
+
+def main(params: Params) -> None:
+    data, seed = params.data, params.seed
+    sizes = {"train": data.train_scenes, "val": data.val_scenes, "test": data.test_scenes}
+    metrics: dict[str, Any] = {}
+    layouts: dict[str, list[bytes]] = {}
+    seen: set[bytes] = set()  # the pictures of the splits so far
+    duplicates = 0
+
+    for split, number in sizes.items():
+        scenes = sample_scenes(data.world, seed, split, number)
+        captions = write_captions(data, scenes, seed, split)
+        questions = draw_questions(data, scenes, seed, split)
+        hashes: list[bytes] = []
+        pictures = _hashed(render_batches(scenes, data.world, seed, split), hashes)
+
+        keys = [[key] * data.captions_per_scene for key in captions.keys]
+        records = scenes.records(data.world)
+        write_scenes(DATA / split, pictures, records, captions.texts.tolist(), keys)
+        write_questions(
+            DATA / split,
+            questions.scene_id,
+            questions.family,
+            questions.question,
+            questions.answer,
+            questions.phrase,
+        )
+
+        repeated = sum(digest in seen for digest in hashes)
+        if repeated and data.world.noise > 0:
+            raise UserError(
+                f"{DATA / split}: got {repeated} pictures that an earlier split has too,"
+                f" expected none with data.world.noise {data.world.noise}"
+            )
+        duplicates += repeated
+        seen.update(hashes)
+        layouts[split] = _layouts(scenes)
+        metrics[split] = {
+            "scenes": len(scenes),
+            "questions": len(questions.scene_id),
+            "answers": _answer_shares(questions),
+        }
+
+    train = set(layouts["train"])
+    metrics["test_layouts_in_train"] = float(np.mean([one in train for one in layouts["test"]]))
+    metrics["duplicate_pictures_across_splits"] = duplicates
+    write_json(METRICS, metrics)
+
+
+def _hashed(
+    batches: Iterator[npt.NDArray[np.uint8]], hashes: list[bytes]
+) -> Iterator[npt.NDArray[np.uint8]]:
+    """Pass pictures on, and add a hash of each one's pixels to `hashes`."""
+    for batch in batches:
+        hashes += [blake2b(image.tobytes(), digest_size=16).digest() for image in batch]
+        yield batch
+
+
+def _layouts(scenes: Scenes) -> list[bytes]:
+    """What each scene holds, whatever the order of its objects: equal iff layouts are equal."""
+    columns = (scenes.shape, scenes.color, scenes.row, scenes.col, scenes.radius)
+    sizes = [int(column.max(initial=0)) + 1 for column in columns]
+    codes = np.ravel_multi_index(columns, sizes)
+    codes = np.sort(np.where(scenes.present, codes, -1), axis=1)
+    return [row.tobytes() for row in codes]
+
+
+def _answer_shares(questions: AskedQuestions) -> dict[str, dict[str, float]]:
+    """How often each answer occurs among the questions of a family."""
+    shares = {}
+    for family in dict.fromkeys(questions.family):
+        answers, counts = np.unique(
+            questions.answer[questions.family == family].astype(str), return_counts=True
+        )
+        shares[family] = dict(zip(answers.tolist(), (counts / counts.sum()).tolist(), strict=True))
+    return shares
+
+
+if __name__ == "__main__":
+    run("generate", main)

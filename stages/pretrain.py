@@ -1,0 +1,60 @@
+"""Pretrain on captions: InfoNCE and next-token loss; everything learns.
+
+Reads `data/{train,val}`, `models/align/` and the params `seed`, `model`, `pretrain`; writes
+`models/pretrain/`, `metrics/pretrain.json` and the loss curve.
+"""
+
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from stages.runner import progress, run, select_device
+from vlm.config import Params
+from vlm.data.loading import CaptionData
+from vlm.data.tables import read_scenes
+from vlm.data.tokenizer import TextTokenizer
+from vlm.model.folder import load_config, load_parts, save_model
+from vlm.training.objectives import pretraining
+from vlm.training.train import train
+from vlm.training.vision_language import VisionLanguageModel
+
+DATA = Path("data")
+ALIGNED, MODEL = Path("models/align"), Path("models/pretrain")
+METRICS, CURVE = Path("metrics/pretrain.json"), Path("plots/pretrain.tsv")
+
+
+def main(params: Params) -> None:
+    section, device = params.pretrain, select_device(params.runtime)
+    tokenizer = TextTokenizer.load(ALIGNED)
+    config = replace(
+        load_config(ALIGNED),
+        lm_weight=section.lm_weight,
+        init_log_tau=math.log(1 / section.init_temperature),
+    )
+    data = CaptionData(read_scenes(DATA / "train"), tokenizer, config.max_text_len)
+    validation = CaptionData(read_scenes(DATA / "val"), tokenizer, config.max_text_len)
+
+    torch.manual_seed(params.seed)
+    model = VisionLanguageModel(config)
+    # A fresh encoder would make the aligned projector meaningless.
+    load_parts(model, ALIGNED, ["vision", "projector", "text"])
+    train(
+        model.to(device),
+        pretraining(model, section.mask_equivalent),
+        data,
+        validation,
+        section,
+        seed=params.seed,
+        device=device,
+        metrics_path=METRICS,
+        curve_path=CURVE,
+        report=progress("pretrain", section.steps, params.runtime),
+    )
+    save_model(MODEL, model)
+    tokenizer.save(MODEL)
+
+
+if __name__ == "__main__":
+    run("pretrain", main)

@@ -1,0 +1,118 @@
+"""What every stage does around its own work: parameters, threads, errors, time and memory."""
+
+import os
+import platform
+import resource
+import sys
+import time
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+from vlm.config import Params, RuntimeConfig, load_params
+from vlm.errors import UserError
+from vlm.files import write_json
+
+if TYPE_CHECKING:
+    import torch
+
+    from vlm.training.fit import Row
+
+PARAMS = Path("params.yaml")
+RUNTIME = Path(".runtime")  # seconds and memory of each stage's last run; in git nor in DVC
+MISTAKE, INTERRUPTED = 2, 130
+
+
+@cache
+def params_in_force() -> Params:
+    """`params.yaml` of the working directory, validated whole; ends the process on a mistake."""
+    try:
+        return load_params(PARAMS)
+    except UserError as error:
+        _end(str(error), MISTAKE)
+
+
+def run(name: str, stage: Callable[[Params], None]) -> NoReturn:
+    """Run a stage's `main` as a process of its own and exit.
+
+    Exit status: 0; 2 with one line for a user's mistake; 1 with one line for a training that
+    can't go on; 130 on Ctrl-C. Any other error is a fault of ours and keeps its traceback.
+    """
+    params = params_in_force()
+    started = time.perf_counter()
+    try:
+        _set_threads(params.runtime.threads)
+        stage(params)
+    except UserError as error:
+        _end(f"{name}: {error}", MISTAKE)
+    except ArithmeticError as error:
+        _end(f"{name}: {error}", 1)
+    except KeyboardInterrupt:
+        _end(f"{name}: interrupted; nothing half-written was left", INTERRUPTED)
+    write_json(
+        RUNTIME / f"{name}.json",
+        {
+            "seconds": time.perf_counter() - started,
+            "peak_memory_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+            "threads": params.runtime.threads,
+            "cores": os.cpu_count() or 0,
+            "machine": platform.machine(),
+        },
+    )
+    sys.exit(0)
+
+
+def select_device(runtime: RuntimeConfig) -> "torch.device":
+    """The device to work on; `auto` is a GPU where there is one."""
+    import torch
+
+    has_gpu = torch.cuda.is_available()
+    if runtime.device == "cuda" and not has_gpu:
+        raise UserError("runtime.device: got cuda, expected cpu or auto: no GPU is available")
+    return torch.device("cuda" if has_gpu and runtime.device != "cpu" else "cpu")
+
+
+def progress(name: str, steps: int, runtime: RuntimeConfig) -> "Callable[[int, Row | None], None]":
+    """What tells of a training as it goes: a bar on a terminal, and a line per validation."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
+
+    on = {"on": True, "off": False, "auto": sys.stderr.isatty()}[runtime.progress]
+    bar = Progress(
+        name,
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        console=Console(stderr=True),
+        transient=True,
+        disable=not on,
+    )
+    task = bar.add_task(name, total=steps)
+
+    def report(step: int, row: "Row | None") -> None:
+        bar.start() if step < steps else bar.stop()
+        bar.update(task, completed=step)
+        if row is not None:
+            losses = "  ".join(f"{key} {value:.4f}" for key, value in row.items() if "loss" in key)
+            bar.console.print(f"{name} {step}/{steps}  {losses}", highlight=False)
+
+    return report
+
+
+def say(line: str) -> None:
+    """One line to the person who watches."""
+    print(line, file=sys.stderr, flush=True)
+
+
+def _set_threads(threads: int) -> None:
+    if "torch" in sys.modules:
+        import torch
+
+        torch.set_num_threads(threads)
+        torch.use_deterministic_algorithms(True, warn_only=False)
+
+
+def _end(line: str, status: int) -> NoReturn:
+    say(line)
+    sys.exit(status)

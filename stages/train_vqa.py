@@ -1,0 +1,91 @@
+"""Train one of the two heads that answer questions, from the pretrained model.
+
+`python -m stages.train_vqa classifier` or `generator`. Reads `data/{train,val}`,
+`models/pretrain/` and the params `seed`, `train_vqa.HEAD`; writes `models/train_vqa/HEAD/`,
+`metrics/train_vqa_HEAD.json` and the loss curve.
+"""
+
+import sys
+from pathlib import Path
+
+import torch
+
+from stages.runner import progress, run, select_device
+from vlm.config import Params
+from vlm.data.loading import QuestionData
+from vlm.data.tables import read_questions, read_scenes
+from vlm.data.tokenizer import TextTokenizer
+from vlm.errors import UserError
+from vlm.model.folder import load_config, load_parts, save_model
+from vlm.model.projector import freeze
+from vlm.model.vqa import AnswerClassifier, PhraseGenerator
+from vlm.training.objectives import classification, generation
+from vlm.training.train import train
+
+DATA, PRETRAINED = Path("data"), Path("models/pretrain")
+HEADS = ("classifier", "generator")
+
+
+def main(params: Params, head: str) -> None:
+    device = select_device(params.runtime)
+    tokenizer, config = TextTokenizer.load(PRETRAINED), load_config(PRETRAINED)
+    questions = read_questions(DATA / "train")
+    answers = sorted(set(questions.answer))  # the closed vocabulary comes from train alone
+    data, validation = (
+        QuestionData(scenes, asked, tokenizer, config.max_text_len, answers)
+        for scenes, asked in [
+            (read_scenes(DATA / "train"), questions),
+            (read_scenes(DATA / "val"), read_questions(DATA / "val")),
+        ]
+    )
+
+    torch.manual_seed(params.seed)
+    if head == "classifier":
+        section = params.train_vqa.classifier
+        model = AnswerClassifier(
+            config,
+            answers,
+            section.fusion,
+            section.fusion_depth,
+            section.head_hidden,
+            section.question_frequency,
+        )
+        load_parts(model, PRETRAINED, ["vision", "projector", "text"])
+        objective = classification(model)
+    else:
+        section = params.train_vqa.generator
+        model = PhraseGenerator(config, section.memory, section.context, section.question_frequency)
+        load_parts(model, PRETRAINED, ["vision", "projector", "text", "decoder"])
+        objective = generation(model)
+
+    if section.freeze_text:
+        freeze(model.text)
+    folder = Path("models/train_vqa") / head
+    train(
+        model.to(device),
+        objective,
+        data,
+        validation,
+        section,
+        seed=params.seed,
+        device=device,
+        metrics_path=Path(f"metrics/train_vqa_{head}.json"),
+        curve_path=Path(f"plots/train_vqa_{head}.tsv"),
+        report=progress(f"train_vqa {head}", section.steps, params.runtime),
+    )
+    save_model(folder, model)
+    tokenizer.save(folder)
+
+
+def chosen_head(arguments: list[str]) -> str:
+    """The head named on the command line."""
+    if len(arguments) != 1 or arguments[0] not in HEADS:
+        raise UserError(f"head: got {' '.join(arguments) or 'nothing'}, expected one of {HEADS}")
+    return arguments[0]
+
+
+if __name__ == "__main__":
+    run(
+        f"train_vqa_{'_'.join(sys.argv[1:])}",
+        lambda params: main(params, chosen_head(sys.argv[1:])),
+    )

@@ -1,0 +1,162 @@
+"""Parameters: every mistake in one line that names the key, before any work."""
+
+import copy
+import subprocess
+import sys
+import time
+
+import pytest
+from project import ROOT, read_preset
+
+from vlm.config import load_params, parse_params
+from vlm.errors import UserError
+
+
+def changed(**values):
+    """The tiny preset with dotted keys (written with __) changed."""
+    params = copy.deepcopy(read_preset("tiny"))
+    for name, value in values.items():
+        *sections, key = name.split("__")
+        section = params
+        for part in sections:
+            section = section[part]
+        section[key] = value
+    return params
+
+
+def message(**values) -> str:
+    with pytest.raises(UserError) as error:
+        parse_params(changed(**values))
+    assert "\n" not in str(error.value)
+    return str(error.value)
+
+
+def test_an_unknown_key_names_its_nearest_neighbour():
+    assert message(train_vqa__classifier__leraning_rate=1e-4) == (
+        "train_vqa.classifier.leraning_rate: unknown; did you mean learning_rate?"
+    )
+    assert message(alighn={}) == "alighn: unknown; did you mean align?"
+    assert message(runtime__xyzzy=1).startswith("runtime.xyzzy: unknown; expected one of device")
+
+
+@pytest.mark.parametrize("value", [0, -1, float("nan"), float("inf"), "fast", None, 2.5, True, []])
+def test_a_wrong_batch_size_names_the_key(value):
+    text = message(train_vqa__classifier__batch_size=value)
+    assert text.startswith("train_vqa.classifier.batch_size: got ")
+    assert "expected" in text
+
+
+@pytest.mark.parametrize("value", [0.0, -1e-3, float("nan"), float("inf"), "1e-3 a step", None])
+def test_a_wrong_rate_names_the_key(value):
+    assert message(align__learning_rate=value).startswith("align.learning_rate: got ")
+
+
+def test_a_missing_key_is_named():
+    params = read_preset("tiny")
+    del params["pretrain"]["lm_weight"]
+    with pytest.raises(UserError, match=r"^pretrain.lm_weight: missing$"):
+        parse_params(params)
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        (
+            {"model__vision__patch_size": 10, "model__vision__stem": "patch"},
+            "patch_size 10 must divide image_size 32",
+        ),
+        (
+            {"model__vision__hidden": 68, "model__vision__heads": 8},
+            "model.vision: hidden 68 not divisible by heads 8",
+        ),
+        (
+            {"model__vision__hidden": 30, "model__vision__heads": 2},
+            "model.vision: sinusoidal_2d dim must be divisible by 4, got 30",
+        ),
+        ({"model__decoder__heads": 5}, "model: hidden 32 not divisible by heads 5"),
+        ({"align__warmup_steps": 21}, "align: warmup_steps 21 exceeds steps 20"),
+        (
+            {"model__text__max_length": 24},
+            "model.text.max_length: got 24, expected at least 25, the longest text of this"
+            " world with its begin and end marks",
+        ),
+        (
+            {"data__world__colors": ["red", "blue"]},
+            "data.world: colors ['red', 'blue'] need channels 3; with channels 1 only [white]",
+        ),
+        ({"data__world__margin": 16}, "data.world: margin 16 leaves no room in image_size 32"),
+        ({"data__world__min_objects": 4}, "data.world: min_objects 4 exceeds max_objects 3"),
+        ({"pretrain__accumulate": 33}, "pretrain: accumulate 33 exceeds batch_size 32"),
+        ({"align__batch_size": 600}, "align: batch_size (600) cannot exceed corpus size (512)"),
+    ],
+)
+def test_rules_across_fields(values, expected):
+    assert message(**values) == expected
+
+
+def test_relation_needs_two_shapes():
+    assert "relation" in message(data__world__shapes=["plus"])
+
+
+def test_yaml_1_2_numbers_and_words(tmp_path):
+    text = (ROOT / "presets/tiny.yaml").read_text()
+    for number in ("1e-4", "1.0e-4"):
+        path = tmp_path / "params.yaml"
+        path.write_text(text.replace("learning_rate: 0.001", f"learning_rate: {number}"))
+        assert load_params(path).align.learning_rate == 1e-4
+
+
+@pytest.mark.parametrize("text", ["a: [1", "", "- 1", "seed: 1\nseed: 2", "\t"])
+def test_broken_files_are_one_line(tmp_path, text):
+    path = tmp_path / "params.yaml"
+    path.write_text(text)
+    with pytest.raises(UserError) as error:
+        load_params(path)
+    assert "\n" not in str(error.value)
+
+
+def test_a_missing_file_is_named(tmp_path):
+    with pytest.raises(UserError, match=r"none.yaml: no such file"):
+        load_params(tmp_path / "none.yaml")
+
+
+@pytest.mark.pipeline
+@pytest.mark.parametrize("stage", ["generate", "train_vqa"])
+def test_a_typo_ends_a_stage_before_it_works(tmp_path, stage):
+    text = (ROOT / "presets/tiny.yaml").read_text().replace("fusion_depth", "fusion_dept")
+    (tmp_path / "params.yaml").write_text(text)
+    started = time.perf_counter()
+    done = subprocess.run(
+        [sys.executable, "-m", f"stages.{stage}", "classifier"],
+        cwd=tmp_path,
+        env={"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert done.stderr == (
+        "train_vqa.classifier.fusion_dept: unknown; did you mean fusion_depth?\n"
+    )
+    assert [path.name for path in tmp_path.iterdir()] == ["params.yaml"]
+    assert time.perf_counter() - started < 10  # torch, which takes seconds, isn't imported
+
+
+@pytest.mark.pipeline
+def test_check_command(tmp_path):
+    def check(text: str) -> subprocess.CompletedProcess[str]:
+        (tmp_path / "params.yaml").write_text(text)
+        return subprocess.run(
+            [sys.executable, "-m", "vlm", "check"],
+            cwd=tmp_path,
+            env={"PYTHONPATH": str(ROOT)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    text = (ROOT / "presets/tiny.yaml").read_text()
+    good, bad = check(text), check(text.replace("seed: 0", "seed: -1"))
+    assert (good.returncode, good.stdout, good.stderr) == (0, "params.yaml: valid\n", "")
+    assert (bad.returncode, bad.stdout) == (2, "")
+    assert bad.stderr == "seed: got -1, expected greater than or equal to 0\n"

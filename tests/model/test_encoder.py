@@ -1,0 +1,152 @@
+"""The vision encoder's parts, by the figures of the ViT paper and of arithmetic."""
+
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from vlm import (
+    MLPProjector,
+    PatchEmbed,
+    VisionEncoder,
+    ViTConfig,
+    freeze,
+    sinusoidal_2d,
+    synthesize_image,
+    unfold_then_linear,
+)
+from vlm.errors import UserError
+from vlm.model.patch_embed import ConvStem, sinusoidal_1d
+
+
+def num_parameters(module: torch.nn.Module) -> int:
+    return sum(p.numel() for p in module.parameters())
+
+
+SMALL = ViTConfig(image_size=32, patch_size=8, in_channels=1, hidden=32, depth=2, heads=4)
+
+
+def test_vit_b16_has_its_published_size():
+    config = ViTConfig()
+    assert (config.head_dim, config.num_patches, config.num_tokens) == (64, 196, 197)
+    assert num_parameters(PatchEmbed()) == 590_592
+    assert num_parameters(MLPProjector(768, 1024, 512)) == 1_312_256
+    with torch.device("meta"):
+        encoder = VisionEncoder(config)
+    assert num_parameters(encoder) == 85_647_360
+
+
+def test_shapes_of_tokens_and_pooled():
+    config = ViTConfig(depth=1)
+    tokens, pooled = VisionEncoder(config)(torch.rand(1, 3, 224, 224))
+    assert tokens.shape == (1, 197, 768) and pooled.shape == (1, 768)
+
+
+@pytest.mark.parametrize("pooling", ["cls", "mean"])
+def test_pooled_is_cls_or_the_mean_of_the_patches(pooling):
+    config = ViTConfig(image_size=32, patch_size=8, hidden=32, depth=1, heads=4, pooling=pooling)
+    tokens, pooled = VisionEncoder(config)(torch.rand(2, 3, 32, 32))
+    expected = tokens[:, 0] if pooling == "cls" else tokens[:, 1:].mean(dim=1)
+    torch.testing.assert_close(pooled, expected)
+
+
+@settings(max_examples=10, deadline=None)
+@given(patch=st.sampled_from([2, 4, 8]), grid=st.integers(1, 4), channels=st.integers(1, 3))
+def test_patch_embedding_is_unfold_and_a_matrix(patch, grid, channels):
+    embed = PatchEmbed(patch * grid, patch, channels, hidden=12)
+    images = torch.randn(2, channels, patch * grid, patch * grid)
+    bias = embed.proj.bias
+    assert bias is not None
+    expected = unfold_then_linear(images, embed.proj.weight, bias, patch)
+    torch.testing.assert_close(embed(images), expected, atol=1e-4, rtol=0)
+
+
+def test_patch_embedding_against_unfold_at_full_size():
+    embed = PatchEmbed()
+    images = synthesize_image(3)
+    bias = embed.proj.bias
+    assert bias is not None
+    expected = unfold_then_linear(images, embed.proj.weight, bias, 16)
+    assert expected.shape == (1, 196, 768)
+    torch.testing.assert_close(embed(images), expected, atol=1e-4, rtol=0)
+
+
+def test_conv_stem_has_one_token_a_patch():
+    assert ConvStem(32, 8, 3, 64)(torch.rand(2, 3, 32, 32)).shape == (2, 16, 64)
+
+
+def test_sinusoids_tell_row_in_the_first_half_and_column_in_the_second():
+    table = sinusoidal_2d(3, 5, 16).reshape(3, 5, 16)
+    assert (table[:, 0, :8] == table[:, 4, :8]).all()  # same row, any column
+    assert (table[0, :, 8:] == table[2, :, 8:]).all()  # same column, any row
+    assert len({tuple(v) for v in table.reshape(15, 16).tolist()}) == 15
+
+
+def test_sinusoids_by_the_formula():
+    table = sinusoidal_1d(7, 6)
+    for position in range(7):
+        for i in range(3):
+            angle = position / 10_000 ** (2 * i / 6)
+            assert table[position, i] == pytest.approx(math.sin(angle), abs=1e-6)
+            assert table[position, 3 + i] == pytest.approx(math.cos(angle), abs=1e-6)
+
+
+@pytest.mark.parametrize("position", ["sinusoidal_1d", "sinusoidal_2d", "learned"])
+@pytest.mark.parametrize("stem", ["patch", "conv"])
+def test_every_choice_runs_forward_and_back(position, stem):
+    config = ViTConfig(
+        image_size=16, patch_size=4, hidden=16, depth=1, heads=2, position=position, stem=stem
+    )
+    encoder = VisionEncoder(config)
+    encoder(torch.rand(2, 3, 16, 16))[1].sum().backward()
+    assert all(p.grad is not None and p.grad.isfinite().all() for p in encoder.parameters())
+
+
+def test_a_picture_is_encoded_alike_in_any_batch():
+    encoder = VisionEncoder(SMALL).eval()
+    images = torch.rand(5, 1, 32, 32)
+    together = encoder(images)[0]
+    alone = torch.cat([encoder(image[None])[0] for image in images])
+    torch.testing.assert_close(together, alone, atol=1e-5, rtol=0)
+
+
+def test_frozen_stays_in_eval_and_gets_no_gradient():
+    encoder = freeze(VisionEncoder(ViTConfig(32, 8, hidden=32, depth=2, heads=4, dropout=0.5)))
+    parent = torch.nn.ModuleList([encoder]).train()
+    assert not any(part.training for part in encoder.modules())
+    assert parent.training
+    images = torch.rand(2, 3, 32, 32)
+    assert torch.equal(encoder(images)[0], encoder(images)[0])
+    assert not any(p.requires_grad for p in encoder.parameters())
+
+
+def test_test_pictures_are_deterministic_and_in_range():
+    image = synthesize_image(5, image_size=48, channels=2)
+    assert image.shape == (1, 2, 48, 48) and image.dtype == torch.float32
+    assert float(image.min()) >= 0 and float(image.max()) <= 1
+    assert torch.equal(image, synthesize_image(5, image_size=48, channels=2))
+    assert not torch.equal(image, synthesize_image(6, image_size=48, channels=2))
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: ViTConfig(patch_size=15), "patch_size 15 must divide image_size 224"),
+        (lambda: ViTConfig(hidden=65, heads=4), "hidden 65 not divisible by heads 4"),
+        (lambda: sinusoidal_2d(2, 2, 30), "sinusoidal_2d dim must be divisible by 4, got 30"),
+        (
+            lambda: VisionEncoder(SMALL)(torch.rand(1, 1, 48, 48)),
+            "spatial mismatch: got (48, 48), expected (32, 32)",
+        ),
+        (
+            lambda: ViTConfig(image_size=30, patch_size=6, stem="conv"),
+            "conv stem needs patch_size a power of two, got 6",
+        ),
+    ],
+)
+def test_errors_say_what_is_wrong(make, message):
+    with pytest.raises(UserError) as error:
+        make()
+    assert str(error.value) == message

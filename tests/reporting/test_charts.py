@@ -1,0 +1,64 @@
+import re
+from collections.abc import Callable
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+
+from vlm.reporting import charts
+from vlm.reporting.charts import INK, Scores, Timing
+
+CURVE = {
+    "step": [100, 200],
+    **{f"{split}_{term}": [2.0, 1.0] for split in ("train", "val") for term in ("loss", "lm", "x")},
+    "rate": [0.1, 0.0],
+}
+ONE_TERM = {name: CURVE[name] for name in ("step", "train_loss", "val_loss")}
+SWEEP = [
+    Timing(batch, length, arm, seconds * length, 0.9 * seconds * length, seconds * length, 10.0)
+    for batch in (8, 64)
+    for length in (20, 40)
+    for arm, seconds in (("uncached", 0.4), ("cached", 0.1))
+]
+SHARES = {"count": 0.9, "exists": 0.8}
+HEADS = {"classifier": Scores(SHARES, SHARES, SHARES), "generator": Scores(SHARES, {}, {})}
+
+CHARTS: dict[str, Callable[[], str]] = {
+    "losses": lambda: charts.loss_curves(CURVE, 200, "nats", "losses <&>"),
+    "one loss": lambda: charts.loss_curves(ONE_TERM, None, "nats", "one"),
+    "families": lambda: charts.accuracy_by_family(HEADS, {"count": 0.3, "exists": 0.5}, "families"),
+    "confusion": lambda: charts.confusion_matrix(np.array([[3, 1], [0, 0]]), ["no", "yes"], "c"),
+    "time": lambda: charts.decode_time(SWEEP, 8, "time"),
+    "speed-up": lambda: charts.speed_up(SWEEP, "speed-up"),
+}
+
+
+@pytest.mark.parametrize("draw", CHARTS.values(), ids=CHARTS)
+def test_a_chart_is_one_well_formed_element_and_the_same_each_time(
+    draw: Callable[[], str],
+) -> None:
+    svg = draw()
+    assert ElementTree.fromstring(svg).get("role") == "img"
+    assert svg == draw()
+    assert "http" not in svg
+    assert "#ffffff" not in svg  # no background of its own
+    assert INK not in svg
+    assert "currentColor" in svg
+
+
+def test_ids_of_two_charts_differ() -> None:
+    ids = [re.findall(r'\bid="([^"]+)"', draw()) for draw in CHARTS.values()]
+    everything = [one for of_a_chart in ids for one in of_a_chart]
+    assert len(set(everything)) == len(everything)
+
+
+def test_a_confusion_matrix_states_counts_and_row_shares() -> None:
+    svg = CHARTS["confusion"]()
+    texts = re.findall(r">([^<>\n]+)</t", svg)
+    assert {"3", "75%", "1", "25%"} <= {text.strip() for text in texts}
+
+
+def test_a_speed_up_is_against_the_uncached_arm_of_the_same_cell() -> None:
+    ratios = charts.speed_ups(SWEEP)
+    expected = {"uncached": 1.0, "cached": 4.0}
+    assert all(ratio == pytest.approx(expected[timing.arm]) for timing, ratio in ratios.items())

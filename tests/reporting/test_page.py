@@ -1,0 +1,164 @@
+import json
+import re
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+from subprocess import run
+
+import pytest
+from example_run import HOSTILE, PARAMS, TRAININGS, write_run
+
+from vlm.data.tables import read_scenes
+from vlm.errors import UserError
+from vlm.reporting.gallery import FAILURES, spread
+from vlm.reporting.inputs import read_inputs
+from vlm.reporting.page import build_page
+from vlm.reporting.pictures import picture_data_uri
+
+VOID = {"meta", "link", "img"}
+
+
+class Reader(HTMLParser):
+    """Collects tags and attributes, and insists that every element is closed in order."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.feed(page)
+        self.close()
+        assert not self.open
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("run")
+    write_run(root)
+    return root
+
+
+@pytest.fixture(scope="module")
+def page(root: Path) -> str:
+    return build_page(read_inputs(root, PARAMS))
+
+
+def text_of(page: str) -> str:
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", page))
+
+
+def test_the_page_is_well_formed_and_asks_for_nothing_outside_it(page: str) -> None:
+    tags = Reader(page).tags
+    for _, attributes in tags:
+        for name in ("src", "href", "srcset", "data", "poster", "action"):
+            reference = attributes.get(name) or "#"
+            assert reference.startswith(("#", "data:")), reference
+    assert all(target.startswith("#") for target in re.findall(r"url\(([^)]*)\)", page))
+    assert "@import" not in page
+    assert "http" not in page.replace("http-equiv", "")
+    assert not {"script", "iframe", "object"} & {tag for tag, _ in tags}
+
+
+def test_ids_are_unique_and_every_link_has_its_target(page: str) -> None:
+    attributes = [attributes for _, attributes in Reader(page).tags]
+    ids = [one["id"] for one in attributes if "id" in one]
+    assert len(ids) == len(set(ids))
+    links = {str(one["href"])[1:] for one in attributes if str(one.get("href")).startswith("#")}
+    assert links <= set(ids)
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        "Short answers right (classifier) 95.4% 94.4 to 96.4% 52.4% (image only) +43.0 points",
+        "Whole phrases right (generator) 92.3% 91.3 to 93.3% 52.4% (image only) +39.9 points",
+        "Captions with exactly the facts 81.1% 80.1 to 82.1% 4.0% (commonest in train) +77.1",
+        "Retrieval R@1, picture to caption 87.1% 86.1 to 88.1% 5.0% (chance) +82.1 points",
+        "corpus BLEU-4 71.3% 70.3 to 72.3% 20.0% (commonest in train)",
+        "count 95.0% 93.0 to 97.0% 95.0% 93.0 to 97.0% 31.2% 43.3% 52.4%",
+        "8 pictures, 20 tokens cached 32 ms 28.8 ms to 35.2 ms 5,000 5.00x",
+        "Measured on: Some CPU, cores 2, threads 2, PyTorch 2.13, Linux",
+        "align 1 min 23 s 731 MiB 2 of 2 arm",
+        "pretrain not measured in this checkout",
+        "total 1 min 23 s (1 of 7 stages)",
+        "shapes: - plus - circle",
+    ],
+)
+def test_figures_stand_beside_their_intervals_and_floors(page: str, row: str) -> None:
+    assert row in text_of(page)
+
+
+def test_every_picture_of_the_gallery_is_embedded(page: str, root: Path) -> None:
+    images = read_scenes(root / "data/test").images
+    rows = read_inputs(root, PARAMS).questions
+    wrong = [row for row in rows if row["classifier_answer"] != row["answer"]]
+    wrong.sort(key=lambda row: -row["classifier_confidence"])
+    shown = [attributes["src"] for tag, attributes in Reader(page).tags if tag == "img"]
+    expected = [
+        picture_data_uri(images[row["scene_id"]], 4) for row in spread(rows) + wrong[:FAILURES]
+    ]
+    assert shown[: len(expected)] == expected
+
+
+def test_the_spread_shows_each_family_and_no_picture_twice(root: Path) -> None:
+    rows = spread(read_inputs(root, PARAMS).questions)
+    assert len({row["family"] for row in rows}) == 5
+    assert len({row["scene_id"] for row in rows}) == len(rows) == 15
+
+
+def test_text_from_the_data_is_escaped(page: str) -> None:
+    assert HOSTILE not in page
+    assert "&lt;script&gt;alert(&quot;x&quot;)&lt;/script&gt; &amp; &quot;quoted&quot;" in page
+
+
+def test_two_builds_are_the_same_bytes(page: str, root: Path) -> None:
+    assert build_page(read_inputs(root, PARAMS)) == page
+
+
+@pytest.mark.parametrize(
+    ("missing", "stage"),
+    [
+        ("metrics/evaluate.json", "evaluate"),
+        ("plots/pretrain.tsv", "pretrain"),
+        ("plots/benchmark_kv_cache/sweep.tsv", "benchmark_kv_cache"),
+        ("data/predictions/captions.parquet", "evaluate"),
+        ("data/test", "generate"),
+    ],
+)
+def test_a_missing_input_names_itself_and_its_stage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, missing: str, stage: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_run(tmp_path, scenes=2)
+    (tmp_path / missing).rename(tmp_path / "elsewhere")
+    expected = f"{missing}: got no such file, expected what the stage {stage} writes"
+    with pytest.raises(UserError, match=f"^{re.escape(expected)}$"):
+        read_inputs(Path(), PARAMS)
+
+
+def test_figures_that_were_not_finite_are_said_to_be_missing(tmp_path: Path) -> None:
+    write_run(tmp_path, scenes=10)
+    for name in TRAININGS:
+        (tmp_path / f"metrics/{name}.json").write_text('{"stopped_at_step": 3}')
+    path = tmp_path / "metrics/evaluate.json"
+    scores = json.loads(path.read_text())
+    del scores["caption"]["bleu4"], scores["floors"]["image_only"]
+    path.write_text(json.dumps(scores))
+    text = text_of(build_page(read_inputs(tmp_path, PARAMS)))
+    assert "corpus BLEU-4 not measured 70.3 to 72.3%" in text
+    assert "95.4% 94.4 to 96.4% 43.3% (question only)" in text
+
+
+def test_the_stage_needs_no_torch() -> None:
+    code = "import sys, stages.report; sys.exit('torch' in sys.modules)"
+    assert run([sys.executable, "-c", code], check=False).returncode == 0

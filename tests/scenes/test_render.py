@@ -1,0 +1,102 @@
+import numpy as np
+import pytest
+from worlds import COLORFUL, DEFAULT
+
+from vlm.config.schema import SHAPES, WorldConfig
+from vlm.errors import UserError
+from vlm.scenes.render import RGB, draw, render, render_batches, stamp
+from vlm.scenes.sampler import BLOCK, sample_scenes
+from vlm.scenes.scene import ObjectRecord, from_records
+
+
+def covers(item: ObjectRecord, row: int, col: int) -> bool:
+    """Whether an object's shape holds this pixel, written from the specification's words."""
+    r, down, right = item["radius"], row - item["row"], col - item["col"]
+    far, square_distance = max(abs(down), abs(right)), down * down + right * right
+    if far > r:
+        return False
+    match item["shape"]:
+        case "plus":
+            return -1 <= down <= 1 or -1 <= right <= 1
+        case "circle":
+            return square_distance <= r * r
+        case "square":
+            return True
+        case "triangle":
+            return abs(right) <= (down + r) / 2
+        case "diamond":
+            return abs(down) + abs(right) <= r
+        case "ring":
+            return (r - 2) ** 2 < square_distance <= r * r
+        case _:
+            return down == 0 or right == 0 or down == right or down == -right
+
+
+@pytest.mark.parametrize("values", [DEFAULT, COLORFUL])
+def test_pictures_equal_a_pixel_by_pixel_oracle(values: dict[str, object]):
+    world = WorldConfig.model_validate(values)
+    scenes = sample_scenes(world, 1, "train", 12)
+    expected = np.zeros((12, world.channels, world.image_size, world.image_size), np.float32)
+    for number, objects in enumerate(scenes.records(world)):
+        for row, col in np.ndindex(world.image_size, world.image_size):
+            for item in objects:
+                if covers(item, row, col):
+                    expected[number, :, row, col] = RGB[item["color"]][: world.channels]
+    np.testing.assert_array_equal(draw(scenes, world), expected)
+
+
+def test_a_shape_at_the_border_is_cut():
+    world = WorldConfig.model_validate(DEFAULT | {"margin": 0})
+    item: ObjectRecord = {"shape": "circle", "color": "white", "row": 0, "col": 31, "radius": 4}
+    picture = draw(from_records([[item]], world), world)[0, 0]
+    assert picture[:5, 27:].sum() == picture.sum() == (stamp("circle", 4)[4:, :5]).sum()
+
+
+@pytest.mark.parametrize("radius", [3, 4, 7, 12])
+def test_shapes_are_distinct_and_fill_their_radius(radius: int):
+    stamps = [stamp(shape, radius) for shape in SHAPES]
+    assert len({each.tobytes() for each in stamps}) == len(SHAPES)
+    for each in stamps:
+        assert each[[0, -1]].any(axis=1).all() and each.any(axis=0).sum() >= 2 * radius
+    plus = stamp("plus", radius)
+    assert plus.sum() == 2 * 3 * (2 * radius + 1) - 9
+
+
+def test_shapes_that_look_the_same_are_refused():
+    twins = DEFAULT | {"shapes": ["circle", "diamond"], "min_radius": 2}
+    world = WorldConfig.model_validate(twins)
+    with pytest.raises(UserError, match="circle and diamond look the same at radius 2"):
+        render(sample_scenes(world, 0, "train", 3), world, 0, "train")
+
+
+def test_noise_is_gaussian_clipped_and_rounded():
+    values = DEFAULT | {"noise": 0.05, "min_objects": 1, "max_objects": 1}
+    world = WorldConfig.model_validate(values)
+    scenes = sample_scenes(world, 0, "train", 200)
+    clean, noisy = draw(scenes, world), render(scenes, world, 0, "train")
+    assert noisy.dtype == np.uint8 and noisy.shape == (200, 1, 32, 32)
+    black = noisy[clean == 0] / 255
+    assert 0.48 < (black < 0.5 / 255 + 1e-9).mean() < 0.56  # half is clipped, a little rounded
+    assert black.max() < 0.05 * 6
+    # E max(0, x) = sigma / sqrt(2 pi), and so from the top for white.
+    np.testing.assert_allclose(black.mean(), 0.05 / np.sqrt(2 * np.pi), rtol=0.02)
+    white = noisy[clean == 1] / 255
+    np.testing.assert_allclose(1 - white.mean(), 0.05 / np.sqrt(2 * np.pi), rtol=0.05)
+
+
+def test_no_noise_is_the_clean_picture():
+    world = WorldConfig.model_validate(DEFAULT | {"noise": 0.0})
+    scenes = sample_scenes(world, 0, "train", 20)
+    np.testing.assert_array_equal(render(scenes, world, 0, "train"), draw(scenes, world) * 255)
+
+
+def test_pictures_do_not_depend_on_number_or_batches(monkeypatch: pytest.MonkeyPatch):
+    world = WorldConfig.model_validate(DEFAULT)
+    scenes = sample_scenes(world, 0, "train", BLOCK + 30)
+    whole = render(scenes, world, 0, "train")
+    np.testing.assert_array_equal(render(scenes[:100], world, 0, "train"), whole[:100])
+    assert len({picture.tobytes() for picture in whole}) == len(whole)
+    monkeypatch.setattr("vlm.scenes.render.BATCH_VALUES", 7 * 32 * 32)
+    batches = list(render_batches(scenes, world, 0, "train"))
+    assert max(len(batch) for batch in batches) == 7
+    np.testing.assert_array_equal(np.concatenate(batches), whole)

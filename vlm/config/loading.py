@@ -1,0 +1,98 @@
+"""Reading `params.yaml`: every mistake in one line that names the key."""
+
+from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
+from pathlib import Path
+from types import UnionType
+from typing import Any, get_args
+
+from pydantic import BaseModel, ValidationError
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
+
+from vlm.config.schema import Params
+from vlm.errors import UserError
+from vlm.scenes.questions import longest_text
+
+MARKS = 2  # the begin and end marks around every text
+
+
+def load_params(path: str | Path) -> Params:
+    """Read and validate a whole parameter file.
+
+    YAML 1.2, as DVC writes it: `1e-4` is a float and `no` a string.
+
+    Raises:
+        UserError: the file is missing, isn't YAML, or holds a wrong value.
+    """
+    path = Path(path)
+    try:
+        values = YAML(typ="safe", pure=True).load(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise UserError(f"{path}: no such file; expected a parameter file") from None
+    except (YAMLError, UnicodeDecodeError) as error:
+        raise UserError(f"{path}: not valid YAML: {' '.join(str(error).split())}") from None
+    return parse_params(values)
+
+
+def parse_params(values: Any) -> Params:
+    """Validate a tree of values as `params.yaml` holds them.
+
+    Raises:
+        UserError: naming the first wrong key, what was got and what was expected.
+    """
+    if not isinstance(values, Mapping):
+        raise UserError(f"params: got {type(values).__name__}, expected sections")
+    for message in _unknown_keys(values, Params, ()):
+        raise UserError(message)
+    try:
+        params = Params.model_validate(values)
+    except ValidationError as error:
+        raise UserError(_message(error)) from None
+    _check_text_length(params)
+    return params
+
+
+def _check_text_length(params: Params) -> None:
+    """The world can't ask or say anything longer than the model can read."""
+    longest, room = longest_text(params.data) + MARKS, params.model.text.max_length
+    if longest > room:
+        raise UserError(
+            f"model.text.max_length: got {room}, expected at least {longest}, the longest text of"
+            " this world with its begin and end marks"
+        )
+
+
+def _unknown_keys(
+    values: Mapping[Any, Any], section: type[BaseModel], path: tuple[str, ...]
+) -> Iterator[str]:
+    """A message for each key that the schema doesn't have."""
+    for key, value in values.items():
+        name = ".".join((*path, str(key)))
+        if key not in section.model_fields:
+            near = get_close_matches(str(key), section.model_fields, n=1, cutoff=0.6)
+            hint = f"did you mean {near[0]}?" if near else f"expected {_names(section)}"
+            yield f"{name}: unknown; {hint}"
+            continue
+        inner = section.model_fields[key].annotation
+        if isinstance(inner, UnionType):
+            inner = get_args(inner)[0]
+        if isinstance(inner, type) and issubclass(inner, BaseModel) and isinstance(value, Mapping):
+            yield from _unknown_keys(value, inner, (*path, str(key)))
+
+
+def _names(section: type[BaseModel]) -> str:
+    return "one of " + ", ".join(section.model_fields)
+
+
+def _message(error: ValidationError) -> str:
+    """The first fault of a pydantic error, in one line."""
+    fault = error.errors(include_url=False)[0]
+    name = ".".join(str(part) for part in fault["loc"] if part != "[key]")
+    if fault["type"] == "missing":
+        return f"{name}: missing"
+    if fault["type"] == "value_error":  # a rule of ours, which says it all
+        message = str(fault["ctx"]["error"]) if "ctx" in fault else fault["msg"]
+        return f"{name}: {message}" if name else message
+    expected = fault["msg"].removeprefix("Input should be ")
+    return f"{name}: got {fault['input']!r}, expected {expected}"

@@ -1,0 +1,270 @@
+"""The pydantic tree that mirrors `params.yaml`, section by section.
+
+It holds no defaults: every value that a run uses stands in `params.yaml`. So a new
+parameter changes no old result, and DVC need not watch this file.
+"""
+
+from typing import Annotated, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from vlm.rules import check_batch, check_conv_stem, check_heads, check_patches, check_sinusoids
+
+SHAPES = ("plus", "circle", "square", "triangle", "diamond", "ring", "star")
+COLORS = ("white", "red", "green", "blue", "yellow", "cyan", "magenta")
+FAMILIES = ("what_shape", "count", "exists", "position", "relation")
+
+Shape = Literal["plus", "circle", "square", "triangle", "diamond", "ring", "star"]
+Color = Literal["white", "red", "green", "blue", "yellow", "cyan", "magenta"]
+Family = Literal["what_shape", "count", "exists", "position", "relation"]
+
+PositiveInt = Annotated[int, Field(ge=1)]
+NaturalInt = Annotated[int, Field(ge=0)]
+PositiveFloat = Annotated[float, Field(gt=0)]
+NaturalFloat = Annotated[float, Field(ge=0)]
+Probability = Annotated[float, Field(ge=0, lt=1)]
+
+
+class Section(BaseModel):
+    """Base of every section: unknown keys refused, frozen, finite numbers, no type coercion."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, strict=True)
+
+
+class WorldConfig(Section):
+    """What a scene may hold and how it is drawn. Lengths are in pixels."""
+
+    image_size: Annotated[int, Field(ge=8, le=1024)]
+    channels: Literal[1, 3]
+    shapes: Annotated[list[Shape], Field(min_length=1)]
+    colors: Annotated[list[Color], Field(min_length=1)]
+    min_radius: Annotated[int, Field(ge=1)]
+    max_radius: Annotated[int, Field(ge=1)]
+    min_objects: NaturalInt
+    max_objects: Annotated[int, Field(ge=1, le=9)]
+    spacing: NaturalInt  # two objects clash when closer than this in both row and column
+    margin: NaturalInt  # centres lie in [margin, image_size - 1 - margin]
+    max_tries: PositiveInt  # draws of clashing objects per scene before giving up on the rest
+    noise: NaturalFloat  # sigma of the Gaussian noise, on intensities in [0, 1]
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        if len(set(self.shapes)) < len(self.shapes):
+            raise ValueError(f"shapes {self.shapes} holds a shape twice")
+        if len(set(self.colors)) < len(self.colors):
+            raise ValueError(f"colors {self.colors} holds a color twice")
+        if self.channels == 1 and self.colors != ["white"]:
+            raise ValueError(f"colors {self.colors} need channels 3; with channels 1 only [white]")
+        if self.min_radius > self.max_radius:
+            raise ValueError(f"min_radius {self.min_radius} exceeds max_radius {self.max_radius}")
+        if self.min_objects > self.max_objects:
+            raise ValueError(
+                f"min_objects {self.min_objects} exceeds max_objects {self.max_objects}"
+            )
+        if 2 * self.margin >= self.image_size:
+            raise ValueError(f"margin {self.margin} leaves no room in image_size {self.image_size}")
+        return self
+
+
+class DataConfig(Section):
+    """How many scenes, and what is asked and said about each."""
+
+    source: Literal["scenes"]
+    train_scenes: PositiveInt
+    val_scenes: PositiveInt
+    test_scenes: PositiveInt
+    world: WorldConfig
+    captions_per_scene: Annotated[int, Field(ge=1, le=8)]
+    questions_per_scene: Annotated[int, Field(ge=1, le=64)]
+    families: Annotated[dict[Family, PositiveFloat], Field(min_length=1)]  # relative shares
+    answer_balance: Literal["natural", "balanced"]
+    relation_margin: PositiveInt  # "left of" holds from this many pixels between two centres
+
+
+class VisionConfig(Section):
+    """The vision encoder: a small ViT."""
+
+    stem: Literal["patch", "conv"]
+    patch_size: PositiveInt
+    position: Literal["sinusoidal_2d", "sinusoidal_1d", "learned"]
+    pooling: Literal["cls", "mean"]
+    hidden: PositiveInt
+    depth: NaturalInt
+    heads: PositiveInt
+    mlp_ratio: PositiveFloat
+    dropout: Probability
+
+    @model_validator(mode="after")
+    def _shapes(self) -> Self:
+        check_heads(self.hidden, self.heads)
+        check_sinusoids(self.position, self.hidden)
+        if self.stem == "conv":
+            check_conv_stem(self.patch_size)
+        return self
+
+
+class ProjectorConfig(Section):
+    """The MLP from the encoder's width to the text's."""
+
+    hidden: PositiveInt
+
+
+class TextConfig(Section):
+    """The text side: its width, its length, and the encoder over its embeddings."""
+
+    hidden: PositiveInt
+    depth: NaturalInt  # 0: the mean of the embeddings
+    heads: PositiveInt
+    mlp_ratio: PositiveFloat
+    dropout: Probability
+    max_length: Annotated[int, Field(ge=2)]  # tokens, begin and end marks included
+
+    @model_validator(mode="after")
+    def _shapes(self) -> Self:
+        check_heads(self.hidden, self.heads)
+        return self
+
+
+class DecoderConfig(Section):
+    """The text decoder; its width is the text's."""
+
+    depth: PositiveInt
+    heads: PositiveInt
+    mlp_ratio: PositiveFloat
+    dropout: Probability
+
+
+class ModelConfig(Section):
+    """The parts that `align` and `pretrain` make and every later stage inherits."""
+
+    vision: VisionConfig
+    projector: ProjectorConfig
+    text: TextConfig
+    decoder: DecoderConfig
+
+    @model_validator(mode="after")
+    def _shapes(self) -> Self:
+        check_heads(self.text.hidden, self.decoder.heads)
+        return self
+
+
+class OptimizerConfig(Section):
+    """AdamW, linear warm-up, then cosine; the keys that every training section shares."""
+
+    steps: PositiveInt
+    batch_size: PositiveInt  # pictures a step
+    learning_rate: PositiveFloat  # the peak
+    final_rate: Annotated[float, Field(ge=0, le=1)]  # the last rate, as a share of the peak
+    warmup_steps: NaturalInt
+    weight_decay: NaturalFloat
+    beta2: Annotated[float, Field(gt=0, lt=1)]
+    clip_norm: PositiveFloat
+    accumulate: PositiveInt  # micro-batches a step, weighed by their supervised items
+    eval_every: PositiveInt  # steps between validations
+    val_pictures: PositiveInt  # pictures of the validation split that each validation reads
+
+    @model_validator(mode="after")
+    def _schedule(self) -> Self:
+        if self.warmup_steps > self.steps:
+            raise ValueError(f"warmup_steps {self.warmup_steps} exceeds steps {self.steps}")
+        if self.accumulate > self.batch_size:
+            raise ValueError(f"accumulate {self.accumulate} exceeds batch_size {self.batch_size}")
+        return self
+
+
+class AlignConfig(OptimizerConfig):
+    """Frozen encoder, frozen text table; the projector learns."""
+
+
+class PretrainConfig(OptimizerConfig):
+    """InfoNCE plus next-token loss on captions; everything learns."""
+
+    lm_weight: NaturalFloat
+    init_temperature: PositiveFloat
+    mask_equivalent: bool  # leave equal captions of other pictures out of the negatives
+
+
+class ClassifierConfig(OptimizerConfig):
+    """The closed-vocabulary head."""
+
+    fusion: Literal["multiply", "concat", "attention"]
+    fusion_depth: PositiveInt  # blocks of attention fusion
+    head_hidden: PositiveInt
+    question_frequency: NaturalFloat  # of the question's Fourier features; 0 for none
+    freeze_text: bool  # keep the text encoder as pretraining left it
+
+
+class GeneratorConfig(OptimizerConfig):
+    """The phrase generator."""
+
+    memory: Literal["pooled", "tokens"]
+    context: Literal["fused", "none"]
+    question_frequency: NaturalFloat  # of the question's Fourier features; 0 for none
+    freeze_text: bool  # keep the text encoder as pretraining left it
+
+
+class TrainVQAConfig(Section):
+    """One section per head; DVC runs one stage per head."""
+
+    classifier: ClassifierConfig
+    generator: GeneratorConfig
+
+
+class BenchmarkConfig(Section):
+    """The sweep of the KV-cache benchmark."""
+
+    batch_sizes: Annotated[list[PositiveInt], Field(min_length=1)]
+    lengths: Annotated[list[PositiveInt], Field(min_length=1)]  # new tokens
+    repeats: PositiveInt
+    warmup: NaturalInt
+
+
+class EvaluateConfig(Section):
+    """How the test split is scored."""
+
+    batch_size: PositiveInt  # pictures a forward pass
+    gallery: PositiveInt  # pictures in the retrieval gallery
+    resamples: PositiveInt  # bootstrap resamples
+    samples: PositiveInt  # pictures in the sample sheet
+
+
+class RuntimeConfig(Section):
+    """How the work is run: may change rounding, never meaning. In no stage's DVC params."""
+
+    device: Literal["auto", "cpu", "cuda"]
+    threads: PositiveInt
+    progress: Literal["auto", "on", "off"]
+
+
+class Params(Section):
+    """The whole of `params.yaml`."""
+
+    seed: NaturalInt
+    data: DataConfig
+    model: ModelConfig
+    align: AlignConfig
+    pretrain: PretrainConfig
+    train_vqa: TrainVQAConfig
+    benchmark_kv_cache: BenchmarkConfig
+    evaluate: EvaluateConfig
+    runtime: RuntimeConfig
+
+    @model_validator(mode="after")
+    def _image(self) -> Self:
+        check_patches(self.data.world.image_size, self.model.vision.patch_size)
+        return self
+
+    @model_validator(mode="after")
+    def _batches(self) -> Self:
+        sections = {
+            "align": self.align,
+            "pretrain": self.pretrain,
+            "train_vqa.classifier": self.train_vqa.classifier,
+            "train_vqa.generator": self.train_vqa.generator,
+        }
+        for name, section in sections.items():
+            try:
+                check_batch(section.batch_size, self.data.train_scenes)
+            except ValueError as error:
+                raise ValueError(f"{name}: {error}") from None
+        return self

@@ -1,0 +1,218 @@
+"""Tables in memory, and the batches that training takes from them by index.
+
+Shapes: N pictures, P pictures of a batch, B rows (questions) of a batch, U distinct questions,
+T tokens, C channels, H W pixels.
+
+Pictures stay uint8 and texts stay ids in one contiguous tensor each, every distinct text once; a
+batch is a handful of `index_select`s.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from vlm.data.tables import QuestionTable, SceneTable
+from vlm.data.tokenizer import PAD_ID, TextTokenizer
+from vlm.errors import UserError
+from vlm.rules import check_batch
+
+Batch = TypeVar("Batch", "CaptionBatch", "QuestionBatch")
+UNKNOWN_ANSWER = -1
+
+
+def to_floats(images: Tensor) -> Tensor:
+    """uint8 (P, C, H, W) -> floats in [0, 1]."""
+    return images.float().div_(255)
+
+
+def to_device(batch: Batch, device: torch.device) -> Batch:
+    """The batch with every tensor on `device`."""
+    tensors = {f.name: getattr(batch, f.name) for f in fields(batch) if f.name != "counts"}
+    moved = {name: tensor.to(device, non_blocking=True) for name, tensor in tensors.items()}
+    return replace(batch, **moved)
+
+
+class PictureOrder:
+    """Which pictures each step sees: a function of (seed, step) alone.
+
+    The pictures are shuffled anew each epoch, and the epochs laid end to end and cut into
+    batches; so every picture is seen before any is seen again, and no batch is short.
+    """
+
+    def __init__(self, num_pictures: int, batch_size: int, seed: int) -> None:
+        check_batch(batch_size, num_pictures)
+        self._num, self._batch, self._seed = num_pictures, batch_size, seed
+        self._epochs: dict[int, Tensor] = {}
+
+    def pictures(self, step: int) -> Tensor:
+        """(batch_size,) indices of step `step`."""
+        begin, end = step * self._batch, (step + 1) * self._batch
+        first, last = begin // self._num, (end - 1) // self._num
+        joined = torch.cat([self._epoch(epoch) for epoch in range(first, last + 1)])
+        return joined[begin - first * self._num : end - first * self._num]
+
+    def _epoch(self, epoch: int) -> Tensor:
+        if epoch not in self._epochs:
+            self._epochs = {e: order for e, order in self._epochs.items() if e == epoch - 1}
+            rng = np.random.default_rng((self._seed, epoch))
+            self._epochs[epoch] = torch.from_numpy(rng.permutation(self._num))
+        return self._epochs[epoch]
+
+
+class TextTable:
+    """Texts as ids, each distinct text once.
+
+    Attributes:
+        ids: (U, T), padded.
+        lengths: (U,) tokens, marks included.
+        rows: which of the U each given text is.
+    """
+
+    def __init__(self, texts: Sequence[str], tokenizer: TextTokenizer, max_length: int) -> None:
+        distinct = {text: index for index, text in enumerate(dict.fromkeys(texts))}
+        self.ids = tokenizer.encode(list(distinct), max_length)
+        self.lengths = (self.ids != PAD_ID).sum(dim=1)
+        self.rows = torch.tensor([distinct[text] for text in texts], dtype=torch.int64)
+
+    def take(self, items: Tensor) -> Tensor:
+        """(n, T) ids of distinct texts `items`, cut to the longest of them."""
+        return self.ids[items, : int(self.lengths[items].max())]
+
+
+@dataclass(frozen=True)
+class CaptionBatch:
+    """Pictures with a caption each.
+
+    Attributes:
+        images: (P, C, H, W) uint8.
+        text_ids: (P, T).
+        equivalent: (P, P) bool, True where two pictures' captions state the same facts.
+        counts: supervised items by loss term.
+    """
+
+    images: Tensor
+    text_ids: Tensor
+    equivalent: Tensor
+    counts: dict[str, int]
+
+
+class CaptionData:
+    """Pictures and their captions."""
+
+    def __init__(self, scenes: SceneTable, tokenizer: TextTokenizer, max_length: int) -> None:
+        self.images = torch.from_numpy(scenes.images)
+        per_scene = [len(captions) for captions in scenes.captions]
+        self._begin = np.concatenate([[0], np.cumsum(per_scene)])
+        if min(per_scene, default=0) < 1:
+            bare = scenes.scene_id[int(np.argmin(per_scene))]
+            raise UserError(f"scene {bare}: no caption; expected 1 or more")
+        texts = [caption for captions in scenes.captions for caption in captions]
+        self.texts = TextTable(texts, tokenizer, max_length)
+        keys = [keys[0] for keys in scenes.caption_keys]
+        self.keys = torch.from_numpy(np.unique(keys, return_inverse=True)[1].reshape(-1))
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def batch(self, pictures: Tensor, seed: tuple[int, ...] | None = None) -> CaptionBatch:
+        """These pictures with their first caption each, or one drawn by `seed`."""
+        begin, end = self._begin[pictures.numpy()], self._begin[pictures.numpy() + 1]
+        chosen = begin
+        if seed is not None:
+            chosen = begin + np.random.default_rng(seed).integers(end - begin)
+        items = self.texts.rows[torch.from_numpy(chosen)]
+        keys = self.keys[pictures]
+        tokens = int(self.texts.lengths[items].sum()) - len(
+            items
+        )  # the begin mark is not predicted
+        return CaptionBatch(
+            images=self.images[pictures],
+            text_ids=self.texts.take(items),
+            equivalent=keys[:, None] == keys[None],
+            counts={"cosine": len(items), "contrast": len(items), "lm": tokens},
+        )
+
+
+@dataclass(frozen=True)
+class QuestionBatch:
+    """Pictures with all their questions, no picture and no question twice.
+
+    Attributes:
+        images: (P, C, H, W) uint8.
+        question_ids: (U, T).
+        image_rows: (B,) the picture of each row.
+        question_rows: (B,) the question of each row.
+        answers: (B,) index in the closed vocabulary, -1 where it isn't in it.
+        phrase_ids: (B, T).
+        rows: (B,) indices in the question table.
+        counts: supervised items by loss term.
+    """
+
+    images: Tensor
+    question_ids: Tensor
+    image_rows: Tensor
+    question_rows: Tensor
+    answers: Tensor
+    phrase_ids: Tensor
+    rows: Tensor
+    counts: dict[str, int]
+
+
+class QuestionData:
+    """Pictures, their questions, and what is to be answered."""
+
+    def __init__(
+        self,
+        scenes: SceneTable,
+        questions: QuestionTable,
+        tokenizer: TextTokenizer,
+        max_length: int,
+        answers: Sequence[str],
+    ) -> None:
+        self.images = torch.from_numpy(scenes.images)
+        self.questions = TextTable(list(questions.question), tokenizer, max_length)
+        self.phrases = TextTable(list(questions.phrase), tokenizer, max_length)
+        index = {answer: i for i, answer in enumerate(answers)}
+        self.answers = torch.tensor([index.get(a, UNKNOWN_ANSWER) for a in questions.answer])
+        picture = torch.from_numpy(questions.scene_index)
+        # Rows grouped by picture: those of picture p are _order[_begin[p] : _begin[p + 1]].
+        self._order = torch.argsort(picture, stable=True)
+        self.num_questions = len(questions)
+        counts = torch.bincount(picture, minlength=len(self.images))
+        self._begin = torch.cat([torch.zeros(1, dtype=torch.int64), counts.cumsum(0)])
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def batch(self, pictures: Tensor, seed: tuple[int, ...] | None = None) -> QuestionBatch:
+        """These pictures with all their questions, picture by picture; nothing is drawn."""
+        begin, end = self._begin[pictures], self._begin[pictures + 1]
+        image_rows = torch.repeat_interleave(torch.arange(len(pictures)), end - begin)
+        offset = torch.arange(len(image_rows)) - (end - begin).cumsum(0)[image_rows]
+        rows = self._order[end[image_rows] + offset]
+        items, question_rows = torch.unique(self.questions.rows[rows], return_inverse=True)
+        phrases = self.phrases.rows[rows]
+        answers = self.answers[rows]
+        return QuestionBatch(
+            images=self.images[pictures],
+            question_ids=self.questions.take(items),
+            image_rows=image_rows,
+            question_rows=question_rows,
+            answers=answers,
+            phrase_ids=self.phrases.take(phrases),
+            rows=rows,
+            counts={
+                "answer": int((answers != UNKNOWN_ANSWER).sum()),
+                "phrase": int(self.phrases.lengths[phrases].sum()) - len(rows),
+            },
+        )
+
+
+def chunks(num: int, size: int) -> Iterator[Tensor]:
+    """0..num-1 in order, `size` at a time."""
+    for begin in range(0, num, size):
+        yield torch.arange(begin, min(begin + size, num))

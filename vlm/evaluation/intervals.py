@@ -1,0 +1,207 @@
+"""Confidence intervals: Wilson for one proportion, bootstrap where questions share a picture.
+
+Questions about one picture are right or wrong together, so the picture is what gets resampled.
+Every statistic here is a function of sums over pictures, and a resample is a new set of sums.
+
+I: pictures, S: summed quantities, F: question families, R: resamples.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from statistics import NormalDist
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from vlm.errors import UserError
+
+FloatArray = NDArray[np.float64]
+
+DEFAULT_CONFIDENCE = 0.95
+DEFAULT_RESAMPLES = 2000
+
+
+class Interval(NamedTuple):
+    """The two ends of a confidence interval."""
+
+    low: float
+    high: float
+
+
+def wilson(successes: float, n: int, confidence: float = DEFAULT_CONFIDENCE) -> Interval:
+    """Wilson score interval of a proportion (Wilson, 1927), without continuity correction.
+
+    Example: `wilson(186, 200)` is (0.8859, 0.9578).
+
+    Args:
+        successes: In [0, n]; a fraction is fine (expected hits under ties).
+        n: Independent trials.
+        confidence: In (0, 1).
+
+    Raises:
+        UserError: an argument out of range.
+    """
+    if n < 1:
+        raise UserError(f"wilson needs at least 1 trial, got n {n}")
+    if not 0 <= successes <= n:
+        raise UserError(f"successes {successes} not in [0, n={n}]")
+    z = NormalDist().inv_cdf(0.5 + _checked(confidence) / 2)
+    share, weight = successes / n, z * z / n
+    centre = (share + weight / 2) / (1 + weight)
+    half_width = z * math.sqrt(share * (1 - share) / n + weight / (4 * n)) / (1 + weight)
+    # The ends are 0 and 1 in theory where nothing or everything succeeds; rounding blurs them.
+    low = 0.0 if successes == 0 else centre - half_width
+    high = 1.0 if successes == n else centre + half_width
+    return Interval(low, high)
+
+
+def resample_sums(
+    statistics: ArrayLike, resamples: int = DEFAULT_RESAMPLES, seed: int = 0
+) -> FloatArray:
+    """Sums of per-picture statistics under resampling of the pictures with replacement.
+
+    One pass a resample keeps memory at O(I + R S). Two models measured on the same pictures are
+    compared in pairs by stacking their columns side by side.
+
+    Args:
+        statistics: (I, S) one row a picture.
+        resamples: R.
+        seed: Of the NumPy generator; same seed and I, same resamples, whatever the statistics.
+
+    Returns:
+        (R, S).
+
+    Raises:
+        UserError: not a table, no pictures, a value that is not finite, or no resamples.
+    """
+    table = np.asarray(statistics, dtype=np.float64)
+    if table.ndim != 2 or len(table) == 0:
+        raise UserError(f"bootstrap needs an (images, sums) table with rows, got {table.shape}")
+    if not np.isfinite(table).all():
+        raise UserError("bootstrap statistics must be finite, got NaN or infinity")
+    if resamples < 1:
+        raise UserError(f"resamples must be at least 1, got {resamples}")
+    num_images = len(table)
+    generator = np.random.default_rng(seed)
+    sums = np.empty((resamples, table.shape[1]))
+    for row in sums:
+        drawn = generator.integers(num_images, size=num_images)
+        row[:] = np.bincount(drawn, minlength=num_images) @ table
+    return sums
+
+
+def bootstrap(
+    statistics: ArrayLike,
+    function: Callable[[FloatArray], FloatArray],
+    confidence: float = DEFAULT_CONFIDENCE,
+    resamples: int = DEFAULT_RESAMPLES,
+    seed: int = 0,
+) -> Interval:
+    """Percentile interval (Efron, 1979) of a function of per-picture sums.
+
+    Example: with one row of `bleu_statistics` a picture,
+    `bootstrap(rows, bleu_from_statistics)` is the interval of corpus BLEU.
+
+    Where no resample differs from another (all captions perfect, say) both ends are that value,
+    which says more than the data do; `ratio_interval` has a remedy for proportions.
+
+    Args:
+        statistics: (I, S) one row a picture.
+        function: Maps summed statistics (R, S) to (R,).
+        confidence: In (0, 1).
+        resamples: R.
+        seed: Of the resampling.
+
+    Raises:
+        UserError: see `resample_sums`; or confidence out of range.
+    """
+    tail = (1 - _checked(confidence)) / 2
+    values = function(resample_sums(statistics, resamples, seed))
+    low, high = np.quantile(values, [tail, 1 - tail])
+    return Interval(float(low), float(high))
+
+
+def ratio_interval(
+    numerators: ArrayLike,
+    denominators: ArrayLike,
+    confidence: float = DEFAULT_CONFIDENCE,
+    resamples: int = DEFAULT_RESAMPLES,
+    seed: int = 0,
+) -> Interval:
+    """Bootstrap interval of an accuracy: the mean over families of sum(right) / sum(asked).
+
+    One column is the plain (micro) accuracy; a column a family is the macro average, over the
+    families that a resample has. Where every resample agrees (all right, all wrong, one picture)
+    the bootstrap has no width, and the interval is Wilson's with each picture as one trial.
+
+    Args:
+        numerators: (I, F) right answers, see `sums_by_image`.
+        denominators: (I, F) questions asked.
+        confidence: In (0, 1).
+        resamples: R.
+        seed: Of the resampling.
+
+    Raises:
+        UserError: shapes that differ, a picture without questions, or see `bootstrap`.
+    """
+    right = np.asarray(numerators, dtype=np.float64)
+    asked = np.asarray(denominators, dtype=np.float64)
+    if right.shape != asked.shape or right.ndim != 2:
+        raise UserError(f"numerators {right.shape} and denominators {asked.shape} must be (I, F)")
+    if not (asked.sum(axis=1) > 0).all():
+        raise UserError("every image needs at least 1 question")
+    table = np.concatenate([right, asked], axis=1)
+    interval = bootstrap(table, _mean_ratio, confidence, resamples, seed)
+    if not math.isclose(interval.low, interval.high, rel_tol=0, abs_tol=1e-12):
+        return interval
+    share = min(max(float(_mean_ratio(table.sum(axis=0))), 0.0), 1.0)
+    return wilson(share * len(table), len(table), confidence)
+
+
+def sums_by_image(
+    scores: ArrayLike, image_ids: ArrayLike, families: Sequence[str] | None = None
+) -> tuple[FloatArray, FloatArray]:
+    """Adds up scores and questions by picture, and by family: the input of `ratio_interval`.
+
+    Example: scores [1, 0, 1] of images [7, 7, 9] give ([[1], [1]], [[2], [1]]).
+
+    Args:
+        scores: (Q,) right or wrong, or scores in [0, 1].
+        image_ids: (Q,) the picture of each question.
+        families: (Q,) for one column a family in sorted order; None for a single column.
+
+    Returns:
+        Numerators and denominators, (I, F) each, pictures in sorted order.
+
+    Raises:
+        UserError: lengths that differ.
+    """
+    values = np.asarray(scores, dtype=np.float64)
+    labels = np.zeros(len(values)) if families is None else np.asarray(families)
+    ids = np.asarray(image_ids)
+    if not values.shape == ids.shape == labels.shape:
+        raise UserError(
+            f"scores {values.shape}, image ids {ids.shape} and families {labels.shape} differ"
+        )
+    images, row = np.unique(ids, return_inverse=True)
+    names, column = np.unique(labels, return_inverse=True)
+    numerators = np.zeros((len(images), len(names)))
+    denominators = np.zeros_like(numerators)
+    np.add.at(numerators, (row, column), values)
+    np.add.at(denominators, (row, column), 1.0)
+    return numerators, denominators
+
+
+def _mean_ratio(sums: FloatArray) -> FloatArray:
+    """Mean over the families present of right / asked: (..., 2F) to (...)."""
+    right, asked = np.split(sums, 2, axis=-1)
+    present = asked > 0
+    ratios = right / np.where(present, asked, 1.0)
+    return np.where(present, ratios, 0.0).sum(axis=-1) / present.sum(axis=-1)
+
+
+def _checked(confidence: float) -> float:
+    if not 0 < confidence < 1:
+        raise UserError(f"confidence {confidence} not in (0, 1)")
+    return confidence

@@ -1,0 +1,95 @@
+"""Running the models over a split: pictures and questions in, words out.
+
+Shapes: N pictures, M questions, G pictures of the gallery, D width.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from vlm.data.loading import CaptionData, QuestionData, chunks, to_device, to_floats
+from vlm.data.tokenizer import TextTokenizer
+from vlm.generation import generate
+from vlm.model.vlm import ContrastiveCaptioner
+from vlm.model.vqa import AnswerClassifier, PhraseGenerator
+
+Strings = npt.NDArray[np.object_]
+Floats = npt.NDArray[np.float64]
+
+
+class Answers(NamedTuple):
+    """The classifier's answer to each question and its probability, both (M,)."""
+
+    answer: Strings
+    confidence: Floats
+
+
+@torch.inference_mode()
+def classify(model: AnswerClassifier, data: QuestionData, batch_size: int) -> Answers:
+    """Answer every question of a split, `batch_size` pictures at a time."""
+    device = next(model.parameters()).device
+    names = np.array(model.answers, dtype=object)
+    answer = np.empty(data.num_questions, dtype=object)
+    confidence = np.zeros(data.num_questions)
+    for part in chunks(len(data), batch_size):
+        batch = to_device(data.batch(part), device)
+        logits = model(
+            to_floats(batch.images), batch.question_ids, batch.image_rows, batch.question_rows
+        )
+        best = logits.softmax(dim=-1).max(dim=-1)
+        rows = batch.rows.cpu().numpy()
+        answer[rows] = names[best.indices.cpu().numpy()]
+        confidence[rows] = best.values.cpu().numpy()
+    return Answers(answer, confidence)
+
+
+def phrase(
+    model: PhraseGenerator, data: QuestionData, tokenizer: TextTokenizer, batch_size: int
+) -> Strings:
+    """A phrase (M,) for every question of a split, `batch_size` pictures at a time."""
+    device = next(model.parameters()).device
+    phrases = np.empty(data.num_questions, dtype=object)
+    for part in chunks(len(data), batch_size):
+        batch = to_device(data.batch(part), device)
+        tokens = generate(
+            model,
+            to_floats(batch.images),
+            batch.question_ids,
+            image_rows=batch.image_rows,
+            question_rows=batch.question_rows,
+        ).tokens
+        phrases[batch.rows.cpu().numpy()] = [tokenizer.decode(row) for row in tokens.tolist()]
+    return phrases
+
+
+def caption(
+    model: ContrastiveCaptioner, images: Tensor, tokenizer: TextTokenizer, batch_size: int
+) -> list[str]:
+    """A caption for each of N uint8 pictures."""
+    device = next(model.parameters()).device
+    captions: list[str] = []
+    for part in chunks(len(images), batch_size):
+        tokens = generate(model, to_floats(images[part].to(device))).tokens
+        captions += [tokenizer.decode(row) for row in tokens.tolist()]
+    return captions
+
+
+@torch.inference_mode()
+def similarity(
+    model: ContrastiveCaptioner, data: CaptionData, gallery: int, batch_size: int
+) -> Floats:
+    """(G, G) cosines of the first G pictures and the first caption of each."""
+    device = next(model.parameters()).device
+    image_features, text_features = [], []
+    for part in chunks(min(gallery, len(data)), batch_size):
+        batch = to_device(data.batch(part), device)
+        image_features.append(model.encode_images(to_floats(batch.images)).pooled)
+        text_features.append(model.encode_text(batch.text_ids))
+    images, texts = (
+        torch.nn.functional.normalize(torch.cat(features).double(), dim=-1)
+        for features in (image_features, text_features)
+    )
+    return (images @ texts.T).cpu().numpy()

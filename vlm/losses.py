@@ -1,0 +1,79 @@
+"""The losses, as pure functions.
+
+Shapes: B batch, T tokens, V vocabulary, D width.
+"""
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from vlm.errors import UserError
+
+MIN_SCALE, MAX_SCALE = 1e-3, 100.0
+INIT_LOG_TAU = math.log(1 / 0.07)
+
+
+def cosine_alignment_loss(image_emb: Tensor, text_emb: Tensor) -> Tensor:
+    """Mean of 1 - cos over pairs (B, D): 0 aligned, 1 orthogonal, 2 opposite."""
+    return (1 - F.cosine_similarity(image_emb, text_emb, dim=-1)).mean()
+
+
+def info_nce_loss(
+    image_emb: Tensor,
+    text_emb: Tensor,
+    log_tau: Tensor | float = INIT_LOG_TAU,
+    equivalent: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Symmetric InfoNCE (Radford et al. 2021): each picture picks its text, each text its picture.
+
+    Args:
+        image_emb: (B, D), of any length; normalised here.
+        text_emb: (B, D), row i belonging to picture i.
+        log_tau: log of the scale on the cosines; the scale is held to [1e-3, 100].
+        equivalent: (B, B) bool; True leaves text j out of picture i's negatives and picture i
+            out of text j's, since it would be right. The diagonal always stays.
+
+    Returns:
+        The mean of both directions' cross-entropies, and the scaled similarity (B, B). B equal
+        pairs give ln B.
+
+    Raises:
+        UserError: embeddings of different shapes.
+    """
+    if image_emb.shape != text_emb.shape:
+        raise UserError(
+            f"image_emb {tuple(image_emb.shape)} does not match text_emb {tuple(text_emb.shape)}"
+        )
+    log_tau = torch.as_tensor(log_tau, dtype=image_emb.dtype, device=image_emb.device)
+    scale = log_tau.exp().clamp(MIN_SCALE, MAX_SCALE)
+    similarity = scale * F.normalize(image_emb, dim=-1) @ F.normalize(text_emb, dim=-1).T
+    logits = similarity
+    if equivalent is not None:
+        diagonal = torch.eye(len(logits), dtype=torch.bool, device=logits.device)
+        logits = logits.masked_fill(equivalent & ~diagonal, -torch.inf)
+    target = torch.arange(len(logits), device=logits.device)
+    loss = (F.cross_entropy(logits, target) + F.cross_entropy(logits.T, target)) / 2
+    return loss, similarity
+
+
+def lm_loss(logits: Tensor, targets: Tensor, padding_id: int = 0) -> Tensor:
+    """Mean cross-entropy over the targets that aren't padding; 0, with no gradient, if all are.
+
+    The caller shifts: the logits at t are for targets at t.
+
+    Args:
+        logits: (B, T, V).
+        targets: (B, T) ids.
+        padding_id: the id that is left out.
+
+    Raises:
+        UserError: logits and targets of different B or T.
+    """
+    if logits.shape[:-1] != targets.shape:
+        raise UserError(f"logits {tuple(logits.shape)} do not match targets {tuple(targets.shape)}")
+    total = F.cross_entropy(
+        logits.flatten(0, -2), targets.flatten(), ignore_index=padding_id, reduction="sum"
+    )
+    return total / (targets != padding_id).sum().clamp(min=1)

@@ -1,0 +1,1 @@
+"""The networks. They import neither data, losses, training nor scenes."""

@@ -1,0 +1,221 @@
+"""Multi-head attention, its cross form, and the transformer's MLP.
+
+Shapes: B batch, T queries, S keys, D width, H heads, K = D / H width of a head.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from vlm.errors import UserError
+from vlm.model.kv_cache import LayerCache
+from vlm.rules import check_heads
+
+
+def attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor | None = None,
+    *,
+    is_causal: bool = False,
+    dropout: float = 0.0,
+) -> Tensor:
+    """softmax(query key^T / sqrt(K)) value (Vaswani et al. 2017, eq. 1).
+
+    Args:
+        query: (B, H, T, K).
+        key: (B, H, S, K).
+        value: (B, H, S, K).
+        mask: bool, broadcast to (B, H, T, S); True lets a query see a key. A query that sees
+            no key gives 0, and passes no gradient.
+        is_causal: query t sees keys 0..t; for T = S only, since PyTorch aligns this mask at
+            the top left, which is wrong for new queries over cached keys.
+        dropout: share of the weights dropped.
+
+    Returns:
+        (B, H, T, K).
+    """
+    return F.scaled_dot_product_attention(
+        query, key, value, attn_mask=mask, dropout_p=dropout, is_causal=is_causal
+    )
+
+
+def causal_mask(n: int, device: torch.device | None = None) -> Tensor:
+    """(n, n) bool, the lower triangle True: position t sees positions 0..t."""
+    return torch.ones(n, n, dtype=torch.bool, device=device).tril()
+
+
+class SelfAttention(nn.Module):
+    """Each position of a sequence attends to the others; Q, K and V in one projection."""
+
+    def __init__(self, hidden: int, heads: int, dropout: float = 0.0) -> None:
+        super().__init__()
+        check_heads(hidden, heads)
+        self.heads = heads
+        self.dropout = dropout
+        self.qkv = nn.Linear(hidden, 3 * hidden)
+        self.out = nn.Linear(hidden, hidden)
+
+    def forward(
+        self,
+        x: Tensor,
+        mask: Tensor | None = None,
+        *,
+        is_causal: bool = False,
+        cache: LayerCache | None = None,
+    ) -> Tensor:
+        """(B, T, D) -> (B, T, D).
+
+        Args:
+            x: the new positions.
+            mask: (T, S) or (B, 1, T, S) bool, where S counts the cached positions too.
+            is_causal: as in `attention`.
+            cache: keeps this layer's keys and values; the new ones are appended.
+
+        Raises:
+            UserError: a mask whose last two sizes aren't (T, S).
+        """
+        query, key, value = self.qkv(x).unflatten(-1, (3, self.heads, -1)).unbind(2)
+        query, key, value = query.transpose(1, 2), key.transpose(1, 2), value.transpose(1, 2)
+        if cache is not None:
+            key, value = cache.append(key, value)
+        if mask is not None and mask.shape[-2:] != (query.shape[2], key.shape[2]):
+            expected = (query.shape[2], key.shape[2])
+            raise UserError(f"causal mask shape {tuple(mask.shape)} does not match {expected}")
+        dropout = self.dropout if self.training else 0.0
+        mixed = attention(query, key, value, mask, is_causal=is_causal, dropout=dropout)
+        return self.out(mixed.transpose(1, 2).flatten(2))
+
+
+@dataclass(frozen=True)
+class MemoryPart:
+    """Tokens that cross-attention reads, which several rows of a batch may share.
+
+    One picture serves all its questions, one question all its pictures: P items are projected
+    once, and `rows` says which of them each of the B rows reads.
+
+    Attributes:
+        tokens: (P, S, D).
+        rows: (B,) indices into P; None where row b reads item b.
+        mask: (P, S) bool, True on real tokens; None where all are real.
+    """
+
+    tokens: Tensor
+    rows: Tensor | None = None
+    mask: Tensor | None = None
+
+    def take(self, items: Tensor) -> Tensor:
+        """(P, ...) -> (B, ...): what each row reads."""
+        return items if self.rows is None else items.index_select(0, self.rows)
+
+
+@dataclass(frozen=True)
+class Memory:
+    """All that a decoder knows beside its text.
+
+    Attributes:
+        parts: what cross-attention reads, laid end to end.
+        context: (B, D) a vector that every text token starts from; None for none.
+    """
+
+    parts: Sequence[MemoryPart]
+    context: Tensor | None = None
+
+    @classmethod
+    def of(cls, memory: "Tensor | Memory") -> "Memory":
+        """A plain (B, S, D) tensor is one part, a row each."""
+        return cls([MemoryPart(memory)]) if isinstance(memory, Tensor) else memory
+
+    def mask(self) -> Tensor | None:
+        """(B, 1, 1, S) bool over the parts; None where every token is real."""
+        if all(part.mask is None for part in self.parts):
+            return None
+        masks = [
+            part.take(
+                torch.ones(part.tokens.shape[:2], dtype=torch.bool, device=part.tokens.device)
+                if part.mask is None
+                else part.mask
+            )
+            for part in self.parts
+        ]
+        return torch.cat(masks, dim=1)[:, None, None]
+
+
+class CrossAttention(nn.Module):
+    """Positions of one sequence attend to a memory, such as the tokens of a picture."""
+
+    def __init__(self, hidden: int, heads: int, memory_dim: int, dropout: float = 0.0) -> None:
+        super().__init__()
+        check_heads(hidden, heads)
+        self.heads = heads
+        self.dropout = dropout
+        self.query = nn.Linear(hidden, hidden)
+        self.key_value = nn.Linear(memory_dim, 2 * hidden)
+        self.out = nn.Linear(hidden, hidden)
+
+    def project(self, memory: Memory) -> tuple[Tensor, Tensor]:
+        """The memory's keys and values, each (B, H, S, K), the parts laid end to end."""
+        pairs = []
+        for part in memory.parts:
+            key_value = part.take(self.key_value(part.tokens))
+            pairs.append(key_value.unflatten(-1, (2, self.heads, -1)).transpose(1, 3))
+        key_value = pairs[0] if len(pairs) == 1 else torch.cat(pairs, dim=3)
+        return key_value[:, :, 0], key_value[:, :, 1]
+
+    def forward(
+        self,
+        x: Tensor,
+        memory: Memory,
+        mask: Tensor | None = None,
+        *,
+        cache: LayerCache | None = None,
+    ) -> Tensor:
+        """(B, T, D) -> (B, T, D).
+
+        Args:
+            x: the positions that look.
+            memory: what they look at.
+            mask: (B, 1, 1, S) bool, as `Memory.mask` makes it.
+            cache: keeps the memory's keys and values, so that they are projected only once.
+        """
+        query = self.query(x).unflatten(-1, (self.heads, -1)).transpose(1, 2)
+        if cache is None:
+            key, value = self.project(memory)
+        else:
+            key, value = cache.cross(lambda: self.project(memory))
+        dropout = self.dropout if self.training else 0.0
+        mixed = attention(query, key, value, mask, dropout=dropout)
+        return self.out(mixed.transpose(1, 2).flatten(2))
+
+
+class MLP(nn.Sequential):
+    """Linear, GELU, Linear: (..., D) -> (..., D)."""
+
+    def __init__(self, hidden: int, ratio: float, dropout: float = 0.0) -> None:
+        wide = int(hidden * ratio)
+        super().__init__(
+            nn.Linear(hidden, wide), nn.GELU(), nn.Linear(wide, hidden), nn.Dropout(dropout)
+        )
+
+
+class EncoderBlock(nn.Module):
+    """Self-attention and MLP, each behind a LayerNorm and beside a residual (pre-LN)."""
+
+    def __init__(
+        self, hidden: int, heads: int, mlp_ratio: float, dropout: float = 0.0, eps: float = 1e-6
+    ) -> None:
+        super().__init__()
+        self.attention_norm = nn.LayerNorm(hidden, eps=eps)
+        self.attention = SelfAttention(hidden, heads, dropout)
+        self.dropout = nn.Dropout(dropout)
+        self.mlp_norm = nn.LayerNorm(hidden, eps=eps)
+        self.mlp = MLP(hidden, mlp_ratio, dropout)
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        """(B, T, D) -> (B, T, D); `mask` as in `SelfAttention`."""
+        x = x + self.dropout(self.attention(self.attention_norm(x), mask))
+        return x + self.mlp(self.mlp_norm(x))

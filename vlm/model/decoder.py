@@ -1,0 +1,203 @@
+"""The text decoder: causal self-attention, cross-attention into a memory, MLP; pre-LN.
+
+Shapes: B batch, T text tokens, S memory tokens, D width, V vocabulary.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from vlm.errors import UserError
+from vlm.model.attention import MLP, CrossAttention, Memory, SelfAttention
+from vlm.model.kv_cache import KVCache, LayerCache
+from vlm.rules import check_heads
+
+
+@dataclass(frozen=True)
+class DecoderConfig:
+    """Sizes of the decoder.
+
+    Attributes:
+        max_text_len: learned positions, and so the longest text.
+        vision_dim: width of the memory.
+        vision_tokens: tokens of one picture, for those who size a memory; any length works.
+    """
+
+    hidden: int = 256
+    heads: int = 8
+    depth: int = 4
+    mlp_ratio: float = 4.0
+    text_vocab: int = 1024
+    max_text_len: int = 32
+    vision_dim: int = 256
+    vision_tokens: int = 197
+    dropout: float = 0.0
+
+    def __post_init__(self) -> None:
+        check_heads(self.hidden, self.heads)
+
+
+class DecoderBlock(nn.Module):
+    """What each token does in turn: read the text so far, look at the memory, think."""
+
+    def __init__(self, config: DecoderConfig) -> None:
+        super().__init__()
+        hidden, heads, dropout = config.hidden, config.heads, config.dropout
+        self.self_norm = nn.LayerNorm(hidden)
+        self.self_attention = SelfAttention(hidden, heads, dropout)
+        self.cross_norm = nn.LayerNorm(hidden)
+        self.cross_attention = CrossAttention(hidden, heads, config.vision_dim, dropout)
+        self.mlp_norm = nn.LayerNorm(hidden)
+        self.mlp = MLP(hidden, config.mlp_ratio, dropout)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(
+        self,
+        x: Tensor,
+        memory: Memory,
+        text_mask: Tensor | None,
+        seen: Tensor | None,
+        *,
+        is_causal: bool,
+        cache: LayerCache | None,
+    ) -> Tensor:
+        """(B, T, D) -> (B, T, D); the masks as in `SelfAttention` and `CrossAttention`."""
+        mixed = self.self_attention(self.self_norm(x), text_mask, is_causal=is_causal, cache=cache)
+        x = x + self.dropout(mixed)
+        mixed = self.cross_attention(self.cross_norm(x), memory, seen, cache=cache)
+        x = x + self.dropout(mixed)
+        return x + self.mlp(self.mlp_norm(x))
+
+
+class VisionLanguageDecoder(nn.Module):
+    """Next-token logits for a text, given a memory of a picture (and a question).
+
+    logits = decoder(text_ids, memory): (B, T) ids, (B, S, vision_dim) -> (B, T, V).
+    """
+
+    def __init__(self, config: DecoderConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.embedding = nn.Embedding(config.text_vocab, config.hidden)
+        self.positions = nn.Embedding(config.max_text_len, config.hidden)
+        self.blocks = nn.ModuleList(DecoderBlock(config) for _ in range(config.depth))
+        self.norm = nn.LayerNorm(config.hidden)
+        self.head = nn.Linear(config.hidden, config.text_vocab, bias=False)
+
+    def new_cache(
+        self,
+        batch_size: int,
+        max_length: int | None = None,
+        *,
+        keeps_self: bool = True,
+        keeps_cross: bool = True,
+    ) -> KVCache:
+        """An empty cache for `batch_size` rows; `max_length` defaults to `max_text_len`."""
+        config, weight = self.config, self.head.weight
+        room = config.max_text_len if max_length is None else max_length
+        return KVCache(
+            config.depth,
+            batch_size,
+            config.heads,
+            config.hidden // config.heads,
+            room if keeps_self else 0,
+            keeps_cross=keeps_cross,
+            device=weight.device,
+            dtype=weight.dtype,
+        )
+
+    def forward(
+        self,
+        text_ids: Tensor,
+        memory: Tensor | Memory,
+        use_cache: bool = False,
+        cache: KVCache | None = None,
+        *,
+        text_mask: Tensor | None = None,
+        last_only: bool = False,
+    ) -> Tensor:
+        """Logits for the new tokens.
+
+        Args:
+            text_ids: (B, T) ids; with a cache, the tokens after those it holds.
+            memory: (B, S, vision_dim), or a `Memory` of parts that rows share.
+            use_cache: without `cache`, runs the call through a cache of its own, which projects
+                the memory's keys and values once; it changes no value.
+            cache: holds the text so far, and is extended in place.
+            text_mask: (B, T) bool, False on padding before a prompt that is shorter than
+                others; such a row's positions count from its first real token.
+            last_only: logits of the last token alone, which is all that decoding needs.
+
+        Returns:
+            (B, T, V), or (B, 1, V) with `last_only`.
+
+        Raises:
+            UserError: more tokens than positions or room in the cache, or a memory of another
+                width or batch.
+        """
+        batch, new = text_ids.shape
+        memory = Memory.of(memory)
+        if cache is None and use_cache:
+            cache = self.new_cache(batch, keeps_self=False)
+        past = 0 if cache is None else cache.length
+        self._check(text_ids, memory, cache, past + new)
+        real = _real_tokens(text_mask, cache, batch, new)
+        x = self.embedding(text_ids) + self._positions(real, past, new, text_ids.device)
+        if memory.context is not None:
+            x = x + memory.context[:, None]
+        # One new token sees all before it, and a whole text needs only the kernel's own causal
+        # mask; a mask of our own is for the rest: chunks over a cache, and padding.
+        is_causal = real is None and past == 0 and new > 1
+        mask = (
+            None if is_causal or (real is None and new == 1) else _mask(real, past, new, x.device)
+        )
+        seen = memory.mask()
+        for index, block in enumerate(self.blocks):
+            layer = None if cache is None else cache.layer(index)
+            x = block(x, memory, mask, seen, is_causal=is_causal, cache=layer)
+        if cache is not None:
+            cache.advance(new, real)
+        return self.head(self.norm(x[:, -1:] if last_only else x))
+
+    def _positions(self, real: Tensor | None, past: int, new: int, device: torch.device) -> Tensor:
+        """(T, D) or (B, T, D) position vectors of the new tokens."""
+        if real is None:
+            return self.positions(torch.arange(past, past + new, device=device))
+        return self.positions((real.cumsum(dim=1) - 1).clamp(min=0)[:, past:])
+
+    def _check(self, text_ids: Tensor, memory: Memory, cache: KVCache | None, total: int) -> None:
+        batch, room = len(text_ids), self.config.max_text_len
+        if total > room:
+            raise UserError(f"text length {total} exceeds max_text_len {room}")
+        if cache is not None:
+            cache.check(batch, text_ids.shape[1])
+        for part in memory.parts:
+            width, rows = part.tokens.shape[-1], part.tokens if part.rows is None else part.rows
+            if width != self.config.vision_dim:
+                raise UserError(f"memory width {width} does not match {self.config.vision_dim}")
+            if len(rows) != batch:
+                raise UserError(f"memory batch size {len(rows)} does not match {batch}")
+
+
+def _real_tokens(
+    text_mask: Tensor | None, cache: KVCache | None, batch: int, new: int
+) -> Tensor | None:
+    """(B, past + T) bool over held and new tokens; None where there is no padding at all."""
+    held = None if cache is None else cache.text_mask
+    if text_mask is None and held is None:
+        return None
+    device = (text_mask if held is None else held).device  # type: ignore[union-attr]
+    if text_mask is None:
+        text_mask = torch.ones(batch, new, dtype=torch.bool, device=device)
+    if held is None:
+        past = 0 if cache is None else cache.length
+        held = torch.ones(batch, past, dtype=torch.bool, device=device)
+    return torch.cat([held, text_mask], dim=1)
+
+
+def _mask(real: Tensor | None, past: int, new: int, device: torch.device) -> Tensor:
+    """(T, S) or (B, 1, T, S) bool: the causal mask's last T rows, padding left out."""
+    total = past + new
+    mask = torch.ones(new, total, dtype=torch.bool, device=device).tril(diagonal=past)
+    return mask if real is None else mask & real[:, None, None, :]

@@ -1,0 +1,255 @@
+"""Charts as inline SVG: the same bytes for the same numbers, readable on light and dark pages.
+
+Each chart is one small panel, so that a page sets them side by side on a wide screen and one
+under another on a phone, with the same legible text on both.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from io import StringIO
+from typing import Any
+
+import matplotlib
+import numpy as np
+import numpy.typing as npt
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_svg import FigureCanvasSVG
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+from matplotlib.ticker import FuncFormatter, NullFormatter
+
+Floats = npt.NDArray[np.float64]
+Curve = Mapping[str, Sequence[float]]  # the columns of a loss curve
+
+# Of the palette of Okabe and Ito, those that stand out on white and on near-black alike.
+BLUE, VERMILION, GREEN, PURPLE = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
+PALETTE = (BLUE, VERMILION, GREEN, PURPLE)
+MARKERS = "osD^v"
+# Stands for the page's own text colour, which depends on the reader's theme.
+INK = "#010203"
+WIDTH, HEIGHT = 5.2, 3.5  # inches; at 72 units an inch about as wide as a phone
+STYLE: Any = {
+    "svg.fonttype": "none",
+    "font.family": ["sans-serif"],
+    "font.size": 11,
+    "text.color": INK,
+    "axes.edgecolor": INK,
+    "axes.labelcolor": INK,
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "figure.facecolor": "none",
+    "axes.facecolor": "none",
+    "axes.grid": True,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "grid.color": INK,
+    "grid.alpha": 0.15,
+    "legend.frameon": False,
+    "legend.fontsize": 10,
+    "lines.linewidth": 1.6,
+    "lines.markersize": 5,
+}
+
+
+@dataclass(frozen=True)
+class Scores:
+    """One head's accuracy by family, with 95% intervals; shares of 1."""
+
+    value: Mapping[str, float]
+    low: Mapping[str, float]
+    high: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Timing:
+    """One cell of the KV-cache sweep."""
+
+    batch: int  # pictures
+    length: int  # new tokens
+    arm: str
+    seconds: float  # the median of the repeats
+    seconds_min: float
+    seconds_max: float
+    tokens_per_second: float
+
+
+def loss_curves(curve: Curve, best_step: int | None, unit: str, label: str) -> str:
+    """Training and validation losses against the step, and the step that was kept."""
+    with matplotlib.rc_context(STYLE):
+        figure, axes = _panel()
+        terms = [name.removeprefix("val_") for name in curve if name.startswith("val_")]
+        if len(terms) == 2:  # the loss and its only term, which are the same
+            terms = ["loss"]
+        mark = "." if len(curve["step"]) < 40 else ""
+        for color, term in zip(PALETTE * len(terms), terms, strict=False):
+            name = "total" if term == "loss" else term
+            for split, dashes in (("train", ":"), ("val", "-")):
+                axes.plot(
+                    curve["step"],
+                    curve[f"{split}_{term}"],
+                    color=color,
+                    linestyle=dashes,
+                    marker=mark,
+                    label=f"{split} {name}" if len(terms) > 1 else split,
+                )
+        if best_step is not None:
+            axes.axvline(best_step, color=INK, linewidth=0.8, linestyle="--", label="kept")
+        axes.set(xlabel="step", ylabel=f"loss, {unit}", ylim=(0, None))
+        _legend(axes, columns=4)
+        return _svg(figure, label)
+
+
+def accuracy_by_family(heads: Mapping[str, Scores], floors: Mapping[str, float], label: str) -> str:
+    """Accuracy of each head on each family with its interval, and each family's floor."""
+    with matplotlib.rc_context(STYLE):
+        families = list(floors)
+        figure, axes = _panel(height=1.2 + 0.5 * len(families))
+        rows = np.arange(len(families))
+        for number, (name, head) in enumerate(heads.items()):
+            value, low, high = (
+                np.array([100 * part.get(family, np.nan) for family in families])
+                for part in (head.value, head.low, head.high)
+            )
+            axes.errorbar(
+                value,
+                rows + 0.24 * (number - (len(heads) - 1) / 2),
+                xerr=np.maximum(0, [value - low, high - value]),
+                color=PALETTE[number],
+                marker=MARKERS[number],
+                linestyle="none",
+                capsize=3,
+                label=name,
+            )
+        best = [100 * floors[family] for family in families]
+        axes.vlines(best, rows - 0.4, rows + 0.4, colors=INK, linewidth=2)
+        axes.plot([], [], "|", color=INK, markersize=11, markeredgewidth=2, label="floor")
+        axes.set_yticks(rows, families)
+        axes.set(xlabel="exact match, %", xlim=(0, 102), ylim=(len(families) - 0.5, -0.5))
+        _legend(axes, columns=3)
+        return _svg(figure, label)
+
+
+def confusion_matrix(counts: npt.NDArray[np.int64], answers: Sequence[str], label: str) -> str:
+    """Counts and row shares of the predictions (columns) for each true answer (rows)."""
+    with matplotlib.rc_context(STYLE):
+        size = len(answers)
+        side = max(WIDTH, 1.2 + 0.55 * size)
+        figure, axes = _panel(side, side * 0.92)
+        shares = counts / np.maximum(1, counts.sum(axis=1, keepdims=True))
+        for row, column in np.ndindex(counts.shape):
+            # Never opaque, so that the page's text colour stays readable on it.
+            alpha = 0.65 * shares[row, column]
+            corner = column - 0.5, row - 0.5
+            axes.add_patch(Rectangle(corner, 1, 1, facecolor=BLUE, alpha=alpha, linewidth=0))
+            if counts[row, column]:
+                text = f"{counts[row, column]}\n{shares[row, column]:.0%}"
+                axes.text(column, row, text, ha="center", va="center", fontsize=9)
+        axes.set_xticks(range(size), answers, rotation=45 if size > 8 else 0)
+        axes.set_yticks(range(size), answers)
+        axes.set(
+            xlabel="the classifier's answer",
+            ylabel="true answer",
+            xlim=(-0.5, size - 0.5),
+            ylim=(size - 0.5, -0.5),
+        )
+        axes.grid(False)
+        axes.tick_params(length=0)
+        return _svg(figure, label)
+
+
+def decode_time(timings: Sequence[Timing], batch: int, label: str) -> str:
+    """Seconds to decode against the number of new tokens, a line an arm, at one batch size.
+
+    The scale is that of all batch sizes, so that the panels of a sweep compare.
+    """
+    with matplotlib.rc_context(STYLE):
+        figure, axes = _panel()
+        for number, arm in enumerate(dict.fromkeys(timing.arm for timing in timings)):
+            chosen = [t for t in timings if t.arm == arm and t.batch == batch]
+            seconds = np.array([t.seconds for t in chosen])
+            least, most = (
+                np.array([getattr(t, name) for t in chosen])
+                for name in ("seconds_min", "seconds_max")
+            )
+            axes.errorbar(
+                [t.length for t in chosen],
+                seconds,
+                yerr=np.maximum(0, [seconds - least, most - seconds]),
+                color=PALETTE[number % len(PALETTE)],
+                marker=MARKERS[number % len(MARKERS)],
+                capsize=2,
+                label=arm.replace("_", " "),
+            )
+        _length_axis(axes, timings)
+        axes.set_yscale("log")
+        axes.set_ylim(
+            0.7 * min(t.seconds_min for t in timings), 1.4 * max(t.seconds_max for t in timings)
+        )
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        axes.set_ylabel(f"seconds, batch of {batch}")
+        axes.yaxis.set_minor_formatter(NullFormatter())
+        _legend(axes, columns=4)
+        return _svg(figure, label)
+
+
+def speed_up(timings: Sequence[Timing], label: str) -> str:
+    """How many times faster the whole cache is than none, a line a batch size."""
+    with matplotlib.rc_context(STYLE):
+        figure, axes = _panel()
+        ratios = speed_ups(timings)
+        for number, batch in enumerate(dict.fromkeys(timing.batch for timing in timings)):
+            chosen = [t for t in timings if (t.batch, t.arm) == (batch, "cached")]
+            axes.plot(
+                [t.length for t in chosen],
+                [ratios[t] for t in chosen],
+                color=PALETTE[number % len(PALETTE)],
+                marker=MARKERS[number % len(MARKERS)],
+                label=f"batch of {batch}",
+            )
+        axes.axhline(1, color=INK, linewidth=0.8, linestyle="--", label="no gain")
+        _length_axis(axes, timings)
+        axes.set(ylabel="times faster than uncached", ylim=(0, None))
+        _legend(axes, columns=4)
+        return _svg(figure, label)
+
+
+def speed_ups(timings: Sequence[Timing]) -> dict[Timing, float]:
+    """For each cell of the sweep, how many times faster it is than its uncached one."""
+    base = {(t.batch, t.length): t.seconds for t in timings if t.arm == "uncached"}
+    return {t: base[t.batch, t.length] / t.seconds for t in timings}
+
+
+def _panel(width: float = WIDTH, height: float = HEIGHT) -> tuple[Figure, Axes]:
+    figure = Figure((width, height), layout="constrained")
+    return figure, figure.add_subplot()
+
+
+def _legend(axes: Axes, columns: int) -> None:
+    """A legend above the panel, where it can hide no data."""
+    axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=columns, columnspacing=1.2)
+
+
+def _length_axis(axes: Axes, timings: Sequence[Timing]) -> None:
+    lengths = sorted({timing.length for timing in timings})
+    axes.set_xscale("log")
+    axes.set_xticks(lengths, [str(length) for length in lengths])
+    axes.xaxis.set_minor_formatter(NullFormatter())
+    axes.set_xlabel("new tokens a picture")
+
+
+def _svg(figure: Figure, label: str) -> str:
+    """The figure as an SVG element for an HTML page; `label` says it to those who can't see it."""
+    out = StringIO()
+    # The salt makes ids the same in every run, and other than those of the page's other charts.
+    with matplotlib.rc_context({"svg.hashsalt": label}):
+        nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))
+        FigureCanvasSVG(figure).print_svg(out, metadata=nothing)
+    width, height = 72 * figure.get_size_inches()
+    drawn = re.sub(r"^.*?<svg[^>]*>", "", out.getvalue(), count=1, flags=re.DOTALL)
+    drawn = re.sub(r'<g id="[^"]*"', "<g", drawn)  # numbered alike in each chart
+    drawn = re.sub(r"<!--.*?-->\s*", "", drawn, flags=re.DOTALL)
+    drawn = drawn.replace("xlink:href", "href").replace(INK, "currentColor")
+    size = f'viewBox="0 0 {width:g} {height:g}" style="max-width: {1.5 * width:g}px"'
+    return f'<svg role="img" aria-label="{escape(label)}" {size}>{drawn}'

@@ -1,0 +1,126 @@
+"""The page's account of the run: losses, data, time and memory, parameters."""
+
+from io import StringIO
+
+from ruamel.yaml import YAML
+
+from vlm.reporting import charts
+from vlm.reporting.inputs import STAGES, TRAININGS, Inputs
+from vlm.reporting.markup import (
+    MISSING,
+    Html,
+    duration,
+    element,
+    figure,
+    number,
+    paragraph,
+    percent,
+    section,
+    table,
+)
+
+SPLITS = ("train", "val", "test")
+
+
+def training(inputs: Inputs) -> Html:
+    """Loss curves, and what each training kept."""
+    panels = []
+    rows = []
+    for name in TRAININGS:
+        figures = inputs.metrics[name]
+        best = figures.get("best_step")
+        unit = "1 - cosine" if name == "align" else "nats"
+        label = f"training and validation losses of {name}"
+        words = f"{name}: losses against the step; dotted on train, solid on validation."
+        kept = (
+            f" Kept: step {best}, where the validation loss is least." if best is not None else ""
+        )
+        panels.append(
+            figure(charts.loss_curves(inputs.curves[name], best, unit, label), words + kept)
+        )
+        rows.append(
+            [
+                name,
+                f"{number(best)} of {number(figures.get('steps'))}",
+                number(figures.get("val", {}).get("loss")),
+                number(figures.get("last_train_loss")),
+                number(figures.get("parameters")),
+                number(figures.get("trained_parameters")),
+            ]
+        )
+    header = ["stage", "kept step", "validation loss", "last training loss"]
+    header += ["parameters", "of them trained"]
+    caption = "What each training kept. Losses are in nats, but for align's: 1 - cosine"
+    shown = element("div", *panels, class_="charts")
+    return section("training", "Training", shown, table(header, rows, caption))
+
+
+def data(inputs: Inputs) -> Html:
+    """Sizes and answer shares of the splits, and what they have in common."""
+    figures = inputs.metrics["generate"]
+    sizes = [
+        [split, number(figures[split].get("scenes")), number(figures[split].get("questions"))]
+        for split in SPLITS
+    ]
+    answers = [figures[split].get("answers", {}) for split in SPLITS]
+    rows = [
+        [
+            f"{family}: {answer}",
+            *(percent(part.get(family, {}).get(answer, 0.0)) for part in answers),
+        ]
+        for family in sorted({family for part in answers for family in part})
+        for answer in sorted({a for part in answers for a in part.get(family, {})})
+    ]
+    shared = percent(figures.get("test_layouts_in_train"))
+    twins = number(figures.get("duplicate_pictures_across_splits"))
+    return section(
+        "data",
+        "Data",
+        table(["split", "pictures", "questions"], sizes, "Sizes of the splits"),
+        paragraph(
+            f"Pictures that two splits share pixel by pixel: {twins}. Test pictures whose layout"
+            f" (the same objects at the same places, under other noise) also occurs in train:"
+            f" {shared}; on those a model may remember instead of see."
+        ),
+        table(
+            ["family: answer", *SPLITS],
+            rows,
+            "How often each answer is the true one, within its family. Equal columns mean that the"
+            " splits are alike; a large share is an easy guess",
+        ),
+    )
+
+
+def run_record(inputs: Inputs) -> Html:
+    """Time and memory of each stage, and every parameter."""
+    rows = []
+    for name in STAGES:
+        ran = inputs.runtime.get(name, {})
+        memory = ran.get("peak_memory_mib")
+        rows.append(
+            [
+                name,
+                duration(ran["seconds"]) if "seconds" in ran else f"{MISSING} in this checkout",
+                "—" if memory is None else f"{memory:,.0f} MiB",
+                f"{ran.get('threads', '—')} of {ran.get('cores', '—')}",
+                ran.get("machine", "—"),
+            ]
+        )
+    measured = [ran["seconds"] for ran in inputs.runtime.values() if "seconds" in ran]
+    total = f"{duration(sum(measured))} ({len(measured)} of {len(STAGES)} stages)"
+    rows.append(["total", total if measured else f"{MISSING} in this checkout", "—", "—", "—"])
+    header = ["stage", "time", "peak memory", "threads of cores", "machine"]
+    text = StringIO()
+    yaml = YAML()
+    yaml.default_flow_style = False
+    yaml.dump(dict(inputs.params), text)
+    return section(
+        "run",
+        "Run record",
+        table(header, rows, "Wall time and peak memory of each stage's last run in this checkout"),
+        element(
+            "details",
+            element("summary", "All parameters of this run (params.yaml)"),
+            element("pre", text.getvalue()),
+        ),
+    )

@@ -1,0 +1,259 @@
+"""The measured half of the page: summary, answers, retrieval and captions, KV cache."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from vlm.reporting import charts
+from vlm.reporting.charts import Scores
+from vlm.reporting.inputs import Figures, Inputs
+from vlm.reporting.markup import (
+    MISSING,
+    Html,
+    duration,
+    element,
+    figure,
+    number,
+    paragraph,
+    percent,
+    percent_interval,
+    points,
+    section,
+    table,
+)
+
+HEADS = ("classifier", "generator")
+FLOORS = {
+    "majority": "majority answer",
+    "question_only": "question only",
+    "image_only": "image only",
+}
+DIRECTIONS = {"image_to_text": "picture to caption", "text_to_image": "caption to picture"}
+WHAT_IS_A_FLOOR = (
+    "A floor is what one scores without looking properly: always giving the commonest answer"
+    " (majority), the best answer to the question's words without the picture (question only), or"
+    " the best answer to the picture's shapes and colours without the question (image only), all"
+    " learned on the training split. Only what lies above the largest floor is seeing and reading"
+    " together; that is the lift."
+)
+
+
+def summary(inputs: Inputs) -> Html:
+    """The headlines, each with its interval, its floor and its lift."""
+    figures = inputs.metrics["evaluate"]
+    classifier, generator = figures["classifier"], figures["generator"]
+    caption, retrieval = figures["caption"], figures["retrieval"]
+    name, floor = _largest_floor(figures["floors"])
+    rows = [
+        _headline("Short answers right (classifier)", classifier, "exact_match", floor, name),
+        _headline("Whole phrases right (generator)", generator, "exact_match", floor, name),
+        _headline("Captions with exactly the facts", caption, "exact", *_common(caption, "exact")),
+        *(
+            _headline(
+                f"Retrieval R@1, {words}",
+                retrieval,
+                f"{direction}_R@1",
+                retrieval.get("chance_R@1"),
+                "chance",
+            )
+            for direction, words in DIRECTIONS.items()
+        ),
+    ]
+    speedups = inputs.metrics["benchmark_kv_cache"].get("speedup", {}).values()
+    faster = f"{min(speedups):.1f} to {max(speedups):.1f} times" if speedups else MISSING
+    rows.append(["Decoding with the KV cache, against without", faster, "—", "1.0 times", "—"])
+    note = (
+        f"Measured on {figures['pictures']:,} test pictures with {figures['questions']:,} questions"
+        " that no training saw. Question families weigh the same. Intervals are at 95%."
+    )
+    header = ["headline", "value", "95% interval", "floor", "lift"]
+    return section("summary", "Summary", table(header, rows, note), paragraph(WHAT_IS_A_FLOOR))
+
+
+def answers(inputs: Inputs) -> Html:
+    """Accuracy by family, and what the classifier mistakes for what."""
+    figures = inputs.metrics["evaluate"]
+    floors = figures["floors"].get("by_family", {})
+    heads = {
+        head: Scores(*(figures[head].get(f"by_family{end}", {}) for end in ("", "_low", "_high")))
+        for head in HEADS
+    }
+    families = list(heads["classifier"].value)
+    known = {name: words for name, words in FLOORS.items() if name in floors}
+    best = {f: max((floors[n].get(f, 0.0) for n in known), default=0.0) for f in families}
+    rows = []
+    for family in families:
+        row: list[object] = [family]
+        for head in heads.values():
+            row.append(percent(head.value.get(family)))
+            row.append(percent_interval(head.low.get(family), head.high.get(family)))
+        row += [percent(floors[name].get(family)) for name in known]
+        rows.append(row)
+    header = ["family", *(h for head in HEADS for h in (head, "95% interval"))]
+    header += [f"floor: {words}" for words in known.values()]
+    chart = figure(
+        charts.accuracy_by_family(heads, best, "accuracy of both heads by question family"),
+        "Exact match by family: points are the heads, whiskers their 95% intervals (bootstrap over"
+        " pictures), and the upright bar the family's largest floor. A head whose whiskers clear"
+        " the bar uses the picture and the question together.",
+    )
+    return section(
+        "answers",
+        "Answers",
+        element("div", chart, _confusion(inputs), class_="charts"),
+        table(header, rows, "Exact match by question family, beside its floors"),
+        _floor_table(figures["floors"]),
+        _phrases(figures["generator"]),
+    )
+
+
+def language(inputs: Inputs) -> Html:
+    """Retrieval both ways, and the captions."""
+    figures = inputs.metrics["evaluate"]
+    retrieval, caption = figures["retrieval"], figures["caption"]
+    rows = []
+    for measure in ("R@1", "R@5", "R@10"):
+        row: list[object] = [measure]
+        for direction in DIRECTIONS:
+            row += _with_interval(retrieval, f"{direction}_{measure}")
+        rows.append([*row, percent(retrieval.get(f"chance_{measure}"))])
+    mrr: list[object] = ["MRR (mean of 1 / rank)"]
+    for direction in DIRECTIONS:
+        mrr += _with_interval(retrieval, f"{direction}_MRR")
+    rows.append([*mrr, percent(retrieval.get("chance_MRR"))])
+    for words, key in (("median rank", "median_rank"), ("R@1, by id only", "id_R@1")):
+        write = percent if "R@" in key else lambda value: number(value, 1)
+        cells = [(write(retrieval.get(f"{direction}_{key}")), "—") for direction in DIRECTIONS]
+        rows.append([words, *(c for pair in cells for c in pair), "—"])
+    header = ["measure", *(h for words in DIRECTIONS.values() for h in (words, "95% interval"))]
+    found = table(
+        [*header, "chance"],
+        rows,
+        f"Finding the right one among {number(retrieval.get('gallery'))} pictures or captions. R@K:"
+        " it is among the first K. Captions that state the same facts count as right; “by id only”"
+        " counts no other picture's caption",
+    )
+    written = table(
+        ["measure", "value", "95% interval", "floor", "lift"],
+        [
+            _headline("exact facts", caption, "exact", *_common(caption, "exact")),
+            _headline("corpus BLEU-4", caption, "bleu4", *_common(caption, "bleu4")),
+        ],
+        "Captions of the pretrained model. The floor is the training split's commonest caption,"
+        f" given to every picture. BLEU: {caption.get('bleu_signature', MISSING)}",
+    )
+    return section("language", "Retrieval and captions", found, written)
+
+
+def kv_cache(inputs: Inputs) -> Html:
+    """What the cache saves, on which machine, and that it changes nothing."""
+    figures, sweep = inputs.metrics["benchmark_kv_cache"], inputs.sweep
+    ratios = charts.speed_ups(sweep)
+    rows = [
+        [
+            f"{t.batch} pictures, {t.length} tokens",
+            t.arm.replace("_", " "),
+            duration(t.seconds),
+            f"{duration(t.seconds_min)} to {duration(t.seconds_max)}",
+            f"{t.tokens_per_second:,.0f}",
+            f"{ratios[t]:.2f}x",
+        ]
+        for t in sweep
+    ]
+    header = ["size", "cache", "median", "least to most", "tokens / s", "against uncached"]
+    batches = dict.fromkeys(t.batch for t in sweep)
+    panels = [
+        figure(
+            charts.decode_time(sweep, batch, f"decode time against length at batch {batch}"),
+            f"Seconds to decode, batch of {batch}; both scales are logarithmic. Lower is faster.",
+        )
+        for batch in batches
+    ]
+    gain = figure(
+        charts.speed_up(sweep, "speed-up of the whole cache against length"),
+        "How many times faster the whole cache is than none; the dashed line is no gain.",
+    )
+    return section(
+        "kv-cache",
+        "KV cache",
+        _equality(figures),
+        _machine(figures),
+        element("div", *panels, gain, class_="charts"),
+        table(header, rows, f"Each cell is timed {number(figures.get('repeats'))} times"),
+    )
+
+
+def _headline(
+    words: str, figures: Figures, key: str, floor: float | None, floor_name: str
+) -> list[object]:
+    low = "—" if floor is None else f"{percent(floor)} ({floor_name})"
+    value, interval = _with_interval(figures, key)
+    return [words, element("strong", value), interval, low, points(figures.get(key), floor)]
+
+
+def _with_interval(figures: Figures, key: str) -> tuple[str, str]:
+    ends = percent_interval(figures.get(f"{key}_low"), figures.get(f"{key}_high"))
+    return percent(figures.get(key)), ends
+
+
+def _common(figures: Figures, key: str) -> tuple[float | None, str]:
+    return figures.get(f"{key}_floor"), "commonest in train"
+
+
+def _largest_floor(floors: Figures) -> tuple[str, float | None]:
+    known = [(floors[name], words) for name, words in FLOORS.items() if name in floors]
+    value, words = max(known, default=(None, ""))
+    return words, value
+
+
+def _floor_table(floors: Figures) -> Html:
+    rows = [[words, *_with_interval(floors, name)] for name, words in FLOORS.items()]
+    return table(["floor", "value", "95% interval"], rows, "Floors over all families")
+
+
+def _phrases(generator: Figures) -> Html:
+    floor = generator.get("bleu4_floor"), "commonest phrase to each question"
+    row = _headline("corpus BLEU-4", generator, "bleu4", *floor)
+    header = ["measure", "value", "95% interval", "floor", "lift"]
+    return table(
+        header, [row], "The generator's phrases; BLEU-4 gives credit for nearly right ones"
+    )
+
+
+def _confusion(inputs: Inputs) -> Html:
+    pairs = Counter(inputs.confusion)
+    names = sorted({name for pair in pairs for name in pair})
+    counts = np.array([[pairs[truth, guess] for guess in names] for truth in names], np.int64)
+    return figure(
+        charts.confusion_matrix(counts, names, "confusion of the classifier's answers"),
+        "What the classifier answers (columns) where the truth is the row: number of questions, and"
+        " below it the share of the row. The diagonal is right; a dark cell off it is a habit.",
+    )
+
+
+def _equality(figures: Figures) -> Html:
+    same = "the same tokens" if figures.get("tokens_equal") == 1 else "DIFFERENT tokens"
+    return paragraph(
+        f"With and without the cache the model gives {same}; logits differ by at most"
+        f" {_small(figures.get('max_logit_diff'))} (tolerance"
+        f" {_small(figures.get('logit_tolerance'))}). “Cross only” keeps the picture's keys and"
+        " values, “self only” those of the text so far, “cached” both."
+    )
+
+
+def _machine(figures: Figures) -> Html:
+    machine: Mapping[str, object] = figures.get("machine", {})
+    parts: Sequence[tuple[str, str]] = [
+        ("", "cpu"),
+        ("cores ", "cores"),
+        ("threads ", "threads"),
+        ("PyTorch ", "torch"),
+        ("", "system"),
+    ]
+    told = ", ".join(f"{words}{machine.get(key, MISSING)}" for words, key in parts)
+    return paragraph(element("strong", "Measured on: "), told, ".")
+
+
+def _small(value: float | None) -> str:
+    return MISSING if value is None else f"{value:.2g}"

@@ -1,0 +1,34 @@
+"""Rules of shape that the parameter schema and the architecture classes both hold."""
+
+from vlm.errors import UserError
+
+
+def check_heads(hidden: int, heads: int) -> None:
+    """Every head takes an equal share of the width."""
+    if hidden % heads:
+        raise UserError(f"hidden {hidden} not divisible by heads {heads}")
+
+
+def check_patches(image_size: int, patch_size: int) -> None:
+    """Patches tile the picture."""
+    if image_size % patch_size:
+        raise UserError(f"patch_size {patch_size} must divide image_size {image_size}")
+
+
+def check_sinusoids(kind: str, dim: int) -> None:
+    """A sine and a cosine per frequency, and in two dimensions a half of them per axis."""
+    divisor = {"sinusoidal_1d": 2, "sinusoidal_2d": 4}.get(kind, 1)
+    if dim % divisor:
+        raise UserError(f"{kind} dim must be divisible by {divisor}, got {dim}")
+
+
+def check_conv_stem(patch_size: int) -> None:
+    """A convolutional stem halves the picture once per layer."""
+    if patch_size < 2 or patch_size & (patch_size - 1):
+        raise UserError(f"conv stem needs patch_size a power of two, got {patch_size}")
+
+
+def check_batch(batch_size: int, corpus_size: int) -> None:
+    """A batch holds no picture twice."""
+    if batch_size > corpus_size:
+        raise UserError(f"batch_size ({batch_size}) cannot exceed corpus size ({corpus_size})")

@@ -1,0 +1,1 @@
+"""The synthetic world: scenes, pictures, captions, questions. NumPy only."""

@@ -1,0 +1,100 @@
+"""What the training stages share around `fit`: order of data, curve and metrics files."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from vlm.config import OptimizerConfig
+from vlm.data.loading import CaptionBatch, PictureOrder, QuestionBatch, chunks
+from vlm.errors import UserError
+from vlm.files import write_json, write_text
+from vlm.training.fit import FitResult, NonFiniteLossError, Objective, Row, fit
+
+Batch = TypeVar("Batch", CaptionBatch, QuestionBatch)
+Batch_co = TypeVar("Batch_co", covariant=True)
+VALIDATION_BATCH = 250  # pictures
+
+
+class Pictures(Protocol[Batch_co]):
+    """Data that is batched by picture."""
+
+    def __len__(self) -> int: ...
+
+    def batch(self, pictures: Tensor, seed: tuple[int, ...] | None = None) -> Batch_co:
+        """These pictures with what belongs to them; `seed` draws where there is a choice."""
+        ...
+
+
+def train(
+    model: nn.Module,
+    objective: Objective[Batch],
+    data: Pictures[Batch],
+    validation: Pictures[Batch],
+    config: OptimizerConfig,
+    *,
+    seed: int,
+    device: torch.device,
+    metrics_path: Path,
+    curve_path: Path,
+    report: Callable[[int, Row | None], None] = lambda step, row: None,
+) -> FitResult:
+    """Fit `model` to `data`, and write the curve and the metrics.
+
+    A non-finite loss leaves a metrics file that says where it stopped, and raises on.
+
+    Raises:
+        UserError: a batch larger than the data, or data without anything to learn.
+        NonFiniteLossError: from `fit`.
+    """
+    held_out = [
+        validation.batch(part)
+        for part in chunks(min(config.val_pictures, len(validation)), VALIDATION_BATCH)
+    ]
+    _require_targets(objective, data)
+    order = PictureOrder(len(data), config.batch_size, seed)
+
+    def batches(step: int) -> list[Batch]:
+        parts = order.pictures(step).chunk(config.accumulate)
+        return [data.batch(part, (seed, step, index)) for index, part in enumerate(parts)]
+
+    try:
+        result = fit(model, objective, batches, held_out, config, device, report)
+    except NonFiniteLossError as error:
+        write_json(metrics_path, {"stopped_at_step": error.step, error.term: float("nan")})
+        raise
+    write_text(curve_path, curve_tsv(result.curve))
+    write_json(metrics_path, summary(result, model))
+    return result
+
+
+def summary(result: FitResult, model: nn.Module) -> dict[str, object]:
+    """The stage's metrics: losses at the best validation, and the sizes behind them."""
+    last = result.curve[-1]
+    learns = [p for p in model.parameters() if p.requires_grad]
+    return {
+        "best_step": result.best_step,
+        "steps": int(last["step"]),
+        "val": result.best,
+        "last_train_loss": last["train_loss"],
+        "parameters": sum(p.numel() for p in model.parameters()),
+        "trained_parameters": sum(p.numel() for p in learns),
+        "batches_without_target": result.batches_without_target,
+    }
+
+
+def curve_tsv(curve: list[Row]) -> str:
+    """A header and a line per validation, separated by tabs."""
+    header = list(curve[0])
+    lines = [header, *([f"{row[name]:.6g}" for name in header] for row in curve)]
+    return "".join("\t".join(line) + "\n" for line in lines)
+
+
+def _require_targets(objective: Objective[Batch], data: Pictures[Batch]) -> None:
+    """An epoch without a single supervised item can teach nothing."""
+    for part in chunks(len(data), VALIDATION_BATCH):
+        if any(data.batch(part).counts[name] for name in objective.weights):
+            return
+    raise UserError("no supervised item in the whole training table; expected at least one")
