@@ -46,6 +46,7 @@ def main(params: Params) -> None:
         data,
         validation,
         params.align,
+        source=DATA,
         seed=params.seed,
         device=device,
         metrics_path=METRICS,

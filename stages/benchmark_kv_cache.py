@@ -16,6 +16,7 @@ from vlm.config import Params
 from vlm.data.loading import to_floats
 from vlm.data.tables import read_questions, read_scenes
 from vlm.data.tokenizer import TextTokenizer
+from vlm.errors import StoppedError
 from vlm.evaluation.decoding import ARMS, Timing, check_equality, lengthened, sweep
 from vlm.files import write_json, write_text
 from vlm.model.attention import Memory
@@ -53,7 +54,7 @@ def main(params: Params) -> None:
     }
     if not equality.holds:
         write_json(METRICS, metrics)
-        raise ArithmeticError(
+        raise StoppedError(
             f"the arms differ: tokens_equal {equality.tokens_equal}, largest logit difference"
             f" {equality.max_logit_diff:.2e}, tolerance {equality.tolerance:.2e}; nothing was timed"
         )
@@ -73,6 +74,7 @@ def main(params: Params) -> None:
             f"benchmark batch {timing.batch} length {timing.length} {timing.arm}:"
             f" {timing.tokens_per_second:,.0f} tokens/s"
         )
+    timings.sort(key=lambda t: (t.batch, t.length))
     write_text(PLOTS / "sweep.tsv", sweep_table(timings))
     write_text(PLOTS / "decode_time.tsv", decode_time_table(timings, max(section.batch_sizes)))
     write_json(METRICS, {**metrics, "speedup": speedups(timings)})

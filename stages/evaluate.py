@@ -210,13 +210,6 @@ def write_predictions(
     )
 
 
-def by_family(metrics: Figures, head: str) -> dict[str, float]:
-    """A head's share of right answers in each family."""
-    figures = metrics[head]
-    assert isinstance(figures, dict)
-    return figures["by_family"]
-
-
 def write_plots(
     metrics: Figures,
     predictions: Predictions,
@@ -225,7 +218,7 @@ def write_plots(
     samples: int,
 ) -> None:
     """What `dvc plots` draws: accuracy by family, answer confusion, sample pictures."""
-    heads = [by_family(metrics, head) for head in ("classifier", "generator")]
+    heads = [metrics[head]["by_family"] for head in ("classifier", "generator")]
     rows = [f"{name},{heads[0][name]:.6f},{heads[1][name]:.6f}" for name in heads[0]]
     write_text(PLOTS / "by_family.csv", "\n".join(["family,classifier,generator", *rows]) + "\n")
     pairs = zip(questions.answer, predictions.answers.answer, strict=True)
@@ -233,10 +226,15 @@ def write_plots(
         PLOTS / "confusion.csv", "truth,prediction\n" + "".join(f"{t},{p}\n" for t, p in pairs)
     )
 
-    shown = np.unique(questions.scene_index, return_index=True)[1][:samples]  # one a picture
+    shown = []  # a question of each picture, another one each time
+    for picture in range(min(samples, len(scenes))):
+        rows_of_picture = np.flatnonzero(questions.scene_index == picture)
+        if len(rows_of_picture):
+            shown.append(rows_of_picture[picture % len(rows_of_picture)])
     lines = [
         [
             (questions.question[row], None),
+            (f"truth: {questions.answer[row]}", None),
             (
                 predictions.answers.answer[row],
                 predictions.answers.answer[row] == questions.answer[row],

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stages.runner import run
-from vlm.config.schema import Params
+from vlm.config.schema import Params, WorldConfig
 from vlm.data.tables import write_questions, write_scenes
 from vlm.errors import UserError
 from vlm.files import write_json
@@ -62,7 +62,7 @@ def main(params: Params) -> None:
             )
         duplicates += repeated
         seen.update(hashes)
-        layouts[split] = _layouts(scenes)
+        layouts[split] = _layouts(scenes, data.world)
         metrics[split] = {
             "scenes": len(scenes),
             "questions": len(questions.scene_id),
@@ -84,11 +84,13 @@ def _hashed(
         yield batch
 
 
-def _layouts(scenes: Scenes) -> list[bytes]:
+def _layouts(scenes: Scenes, world: WorldConfig) -> list[bytes]:
     """What each scene holds, whatever the order of its objects: equal iff layouts are equal."""
     columns = (scenes.shape, scenes.color, scenes.row, scenes.col, scenes.radius)
-    sizes = [int(column.max(initial=0)) + 1 for column in columns]
-    codes = np.ravel_multi_index(columns, sizes)
+    side = world.image_size
+    sizes = (len(world.shapes), len(world.colors), side, side, world.max_radius + 1)
+    present = [np.where(scenes.present, column, 0) for column in columns]
+    codes = np.ravel_multi_index(present, sizes)
     codes = np.sort(np.where(scenes.present, codes, -1), axis=1)
     return [row.tobytes() for row in codes]
 

@@ -1,7 +1,7 @@
 """Pretrain on captions: InfoNCE and next-token loss; everything learns.
 
-Reads `data/{train,val}`, `models/align/` and the params `seed`, `model`, `pretrain`; writes
-`models/pretrain/`, `metrics/pretrain.json` and the loss curve.
+Reads `data/{train,val}`, `models/align/` (which says what the model is) and the params `seed`,
+`pretrain`; writes `models/pretrain/`, `metrics/pretrain.json` and the loss curve.
 """
 
 import math
@@ -46,6 +46,7 @@ def main(params: Params) -> None:
         data,
         validation,
         section,
+        source=DATA,
         seed=params.seed,
         device=device,
         metrics_path=METRICS,

@@ -1,5 +1,7 @@
 """What every stage does around its own work: parameters, threads, errors, time and memory."""
 
+import atexit
+import errno
 import os
 import platform
 import resource
@@ -11,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from vlm.config import Params, RuntimeConfig, load_params
-from vlm.errors import UserError
+from vlm.errors import StoppedError, UserError
 from vlm.files import write_json
 
 if TYPE_CHECKING:
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
 
 PARAMS = Path("params.yaml")
 RUNTIME = Path(".runtime")  # seconds and memory of each stage's last run; in git nor in DVC
-MISTAKE, INTERRUPTED = 2, 130
+FAILED, MISTAKE, INTERRUPTED = 1, 2, 130
 
 
 @cache
@@ -36,8 +38,8 @@ def params_in_force() -> Params:
 def run(name: str, stage: Callable[[Params], None]) -> NoReturn:
     """Run a stage's `main` as a process of its own and exit.
 
-    Exit status: 0; 2 with one line for a user's mistake; 1 with one line for a training that
-    can't go on; 130 on Ctrl-C. Any other error is a fault of ours and keeps its traceback.
+    Exit status: 0; 2 with one line for a user's mistake; 1 with one line for a run that can't go
+    on or a full disk; 130 on Ctrl-C. Any other error is a fault of ours and keeps its traceback.
     """
     params = params_in_force()
     started = time.perf_counter()
@@ -46,8 +48,12 @@ def run(name: str, stage: Callable[[Params], None]) -> NoReturn:
         stage(params)
     except UserError as error:
         _end(f"{name}: {error}", MISTAKE)
-    except ArithmeticError as error:
-        _end(f"{name}: {error}", 1)
+    except StoppedError as error:
+        _end(f"{name}: {error}", FAILED)
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        _end(f"{name}: no space left on the disk; nothing half-written was left", FAILED)
     except KeyboardInterrupt:
         _end(f"{name}: interrupted; nothing half-written was left", INTERRUPTED)
     write_json(
@@ -89,6 +95,7 @@ def progress(name: str, steps: int, runtime: RuntimeConfig) -> "Callable[[int, R
         disable=not on,
     )
     task = bar.add_task(name, total=steps)
+    atexit.register(bar.stop)  # which gives the cursor back, however the stage ends
 
     def report(step: int, row: "Row | None") -> None:
         bar.start() if step < steps else bar.stop()
@@ -108,9 +115,12 @@ def say(line: str) -> None:
 def _set_threads(threads: int) -> None:
     if "torch" in sys.modules:
         import torch
+        import torch.utils.deterministic
 
         torch.set_num_threads(threads)
-        torch.use_deterministic_algorithms(True, warn_only=False)
+        torch.use_deterministic_algorithms(True)
+        # Every tensor of ours is written before it is read; filling them first only costs time.
+        setattr(torch.utils.deterministic, "fill_uninitialized_memory", False)  # noqa: B010
 
 
 def _end(line: str, status: int) -> NoReturn:

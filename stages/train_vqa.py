@@ -67,6 +67,7 @@ def main(params: Params, head: str) -> None:
         data,
         validation,
         section,
+        source=DATA,
         seed=params.seed,
         device=device,
         metrics_path=Path(f"metrics/train_vqa_{head}.json"),

@@ -1,6 +1,7 @@
 """The house as designed: who imports whom, and whether DVC watches all that a stage imports."""
 
 import ast
+import re
 import subprocess
 import sys
 from functools import cache
@@ -21,7 +22,7 @@ LAYERS = [
     ["vlm.generation"],
     ["vlm.model", "vlm.data", "vlm.losses"],
     ["vlm.scenes", "vlm.config"],
-    ["vlm.files", "vlm.rules", "vlm.errors"],
+    ["vlm.files", "vlm.rules", "vlm.errors", "vlm.marks"],
 ]
 MODULES = {
     ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path
@@ -154,6 +155,22 @@ def test_dvc_watches_nothing_that_is_not_there(stage):
     for dep in dvc_stages()[stage]["deps"]:
         made = dep.startswith(("data/train", "data/val", "data/test", "data/pred", "models"))
         assert made or dep in ("metrics", "plots") or (ROOT / dep).exists(), dep
+
+
+@pytest.mark.parametrize("stage", sorted(dvc_stages()))
+def test_dvc_watches_every_section_that_a_stage_reads(stage):
+    source = MODULES[f"stages.{stage}"].read_text()
+    code = "\n".join(ast.unparse(node) for node in ast.parse(source).body[1:])
+    read = set(re.findall(r"\bparams\.(train_vqa\.\w+|[a-z_]+)", code)) - {"runtime"}
+    declared = set()
+    for name in dvc_stages()[stage]["params"]:
+        heads = ("classifier", "generator") if "${" in name else ("",)
+        declared |= {name.replace("${item.head}", head) for head in heads}
+    if stage == "report":  # shows all of them
+        assert "params.model_dump" in source
+        assert declared == set(Params.model_fields) - {"runtime"}
+    else:
+        assert read == declared
 
 
 def test_every_stage_is_in_the_pipeline():

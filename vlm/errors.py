@@ -1,8 +1,12 @@
-"""The one exception that a user is meant to read."""
+"""The exceptions that a user is meant to read: one line each, no traceback."""
 
 
 class UserError(ValueError):
-    """A mistake in what the user gave: one clear line, exit status 2, no traceback.
+    """A mistake in what the user gave; exit status 2.
 
     The message names the thing, what was got and what was expected.
     """
+
+
+class StoppedError(RuntimeError):
+    """A run that can't go on, and whose results would mean nothing; exit status 1."""

@@ -9,13 +9,12 @@ import torch
 from torch import Tensor
 
 from vlm.errors import UserError
+from vlm.marks import BOS_ID, EOS_ID, PAD_ID
 from vlm.model.attention import Memory
 from vlm.model.decoder import VisionLanguageDecoder
 from vlm.model.kv_cache import KVCache
 from vlm.model.vlm import ContrastiveCaptioner
 from vlm.model.vqa import PhraseGenerator
-
-PAD_ID, BOS_ID, EOS_ID = 0, 1, 2
 
 
 class Generated(NamedTuple):
@@ -90,7 +89,7 @@ def decode_greedy(
 def generate(
     model: PhraseGenerator | ContrastiveCaptioner,
     images: Tensor,
-    question_ids: Tensor | None = None,
+    questions: Tensor | None = None,
     max_new_tokens: int | None = None,
     *,
     image_rows: Tensor | None = None,
@@ -103,7 +102,7 @@ def generate(
     Args:
         model: a generator, which wants questions, or a captioner, which takes none.
         images: (P, C, H, W) floats in [0, 1].
-        question_ids: (U, T), padded.
+        questions: (U, T) ids, padded.
         max_new_tokens: at most; by default as many as the decoder has positions for.
         image_rows: (B,) the picture of each row; None for row b, picture b.
         question_rows: (B,) likewise for the question.
@@ -112,10 +111,10 @@ def generate(
     """
     features = model.encode_images(images)
     if isinstance(model, PhraseGenerator):
-        if question_ids is None:
-            raise UserError("question_ids: got None, expected a question for the generator")
-        memory = model.memory(features, question_ids, image_rows, question_rows)
-        batch = len(question_ids) if question_rows is None else len(question_rows)
+        if questions is None:
+            raise UserError("questions: got None, expected a question for the generator")
+        memory = model.memory(features, questions, image_rows, question_rows)
+        batch = len(questions) if question_rows is None else len(question_rows)
     else:
         memory, batch = Memory.of(features.tokens), len(images)
     decoder = model.decoder

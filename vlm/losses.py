@@ -11,7 +11,7 @@ from torch import Tensor
 
 from vlm.errors import UserError
 
-MIN_SCALE, MAX_SCALE = 1e-3, 100.0
+LOG_SCALE_RANGE = (math.log(1e-3), math.log(100.0))
 INIT_LOG_TAU = math.log(1 / 0.07)
 
 
@@ -47,7 +47,7 @@ def info_nce_loss(
             f"image_emb {tuple(image_emb.shape)} does not match text_emb {tuple(text_emb.shape)}"
         )
     log_tau = torch.as_tensor(log_tau, dtype=image_emb.dtype, device=image_emb.device)
-    scale = log_tau.exp().clamp(MIN_SCALE, MAX_SCALE)
+    scale = log_tau.clamp(*LOG_SCALE_RANGE).exp()
     similarity = scale * F.normalize(image_emb, dim=-1) @ F.normalize(text_emb, dim=-1).T
     logits = similarity
     if equivalent is not None:

@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 
 from vlm.data.loading import PictureOrder, QuestionData
 from vlm.data.tables import QuestionTable, SceneTable
-from vlm.data.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID, TextTokenizer
+from vlm.data.tokenizer import TextTokenizer
 from vlm.errors import UserError
+from vlm.marks import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 
 
 def test_marks_words_and_padding():
@@ -34,6 +35,14 @@ def test_unknown_words_case_and_punctuation():
     assert tokenizer.encode(["is it blue"])[0].tolist()[3] == UNK_ID
 
 
+def test_a_mark_inside_a_text_is_shown():
+    tokenizer = TextTokenizer.fit(["there yes"])
+    there, yes = tokenizer.encode(["there yes"])[0, 1:3].tolist()
+    assert tokenizer.decode([BOS_ID, there, yes, EOS_ID, yes]) == "there yes"
+    assert tokenizer.decode([there, PAD_ID, BOS_ID, yes, EOS_ID]) == "there <pad> <bos> yes"
+    assert tokenizer.decode([there, yes, PAD_ID, PAD_ID]) == "there yes"
+
+
 def test_saved_and_loaded_is_the_same(tmp_path):
     tokenizer = TextTokenizer.fit(["two shapes : a plus"])
     tokenizer.save(tmp_path)
@@ -51,13 +60,15 @@ def test_a_text_that_is_too_long_is_named():
 
 @settings(max_examples=25, deadline=None)
 @given(n=st.integers(1, 40), batch=st.integers(1, 40), seed=st.integers(0, 9))
-def test_every_epoch_sees_every_picture_once(n, batch, seed):
-    batch = min(batch, n)
-    order = PictureOrder(n, batch, seed)
-    steps = 3 * n // batch
-    seen = torch.cat([order.pictures(step) for step in range(steps)]).tolist()
-    for epoch in range(len(seen) // n):
-        assert sorted(seen[epoch * n : (epoch + 1) * n]) == list(range(n))
+def test_no_epoch_sees_a_picture_twice(n, batch, seed):
+    order = PictureOrder(n, min(batch, n), seed)
+    per_epoch = order.steps_per_epoch
+    assert per_epoch == n // min(batch, n)
+    for epoch in range(3):
+        steps = range(epoch * per_epoch, (epoch + 1) * per_epoch)
+        seen = torch.cat([order.pictures(step) for step in steps]).tolist()
+        assert len(set(seen)) == len(seen) == per_epoch * min(batch, n)
+        assert set(seen) <= set(range(n))
 
 
 def test_the_order_is_a_function_of_seed_and_step():

@@ -6,11 +6,9 @@ import pytest
 from vlm.errors import UserError
 from vlm.evaluation.floors import (
     AskedColumns,
+    best_guesses,
     floor_correct,
     floor_correct_within_families,
-    image_only,
-    majority,
-    question_only,
 )
 
 TRAIN = AskedColumns(
@@ -56,33 +54,40 @@ def test_own_pictures_have_no_image_floor():
     assert set(floor_correct_within_families(train, TEST)) == {"majority", "question_only"}
 
 
+def test_families_weigh_the_same_where_the_accuracy_says_so():
+    """Two "x" that are all of a small family outweigh three "y" of a large one."""
+    train = AskedColumns(["q"] * 5, ["x", "x", "y", "y", "y"], ["a", "a", "b", "b", "b"])
+    alike = AskedColumns(["q"] * 6, ["x"] * 2 + ["y", "y", "y", "z"], ["a"] * 2 + ["b"] * 4)
+    test = AskedColumns(["q"], ["x"], ["a"])
+    assert floor_correct(alike, test)["question_only"].tolist() == [True]  # 1 against 3/4
+    assert not floor_correct(alike, test, families_alike=False)["question_only"].any()
+    assert floor_correct(train, test)["majority"].tolist() == [True]  # a tie: the alphabet
+
+
 def test_ties_go_to_the_first_in_the_alphabet():
-    assert majority(["yes", "no", "no", "yes"], ["no", "yes"]).tolist() == [True, False]
-    assert question_only(["q", "q"], ["b", "a"], ["q"], ["a"]).tolist() == [True]
-    assert image_only([0, 0], ["b", "a"], [0], ["a"]).tolist() == [True]
+    assert best_guesses(["q"] * 4, ["yes", "no", "no", "yes"], ["q", "new"]) == ["no", "no"]
+    thirds = [1 / 3, 1 / 3, 1 / 3, 1.0]  # sums that only rounding tells apart
+    assert best_guesses(["q"] * 4, ["b", "b", "b", "a"], ["q"], thirds) == ["a"]
 
 
-def test_lookup_agrees_with_a_slow_count():
+def test_guesses_agree_with_a_slow_count():
     rng = np.random.default_rng(0)
-    keys, answers = rng.choice(list("pqr"), (2, 80)), rng.choice(list("abcd"), (2, 80))
+    keys, answers = rng.choice(list("pqr"), (2, 80)), rng.choice(list("abcd"), 80)
     expected = []
-    for key, truth in zip(keys[1], answers[1], strict=True):
-        seen = sorted(answers[0][keys[0] == key].tolist())
-        expected.append(max(dict.fromkeys(seen), key=seen.count) == truth)
-    found = question_only(
-        keys[0].tolist(), answers[0].tolist(), keys[1].tolist(), answers[1].tolist()
-    )
-    assert found.tolist() == expected
+    for key in keys[1]:
+        seen = sorted(answers[keys[0] == key].tolist())
+        expected.append(max(dict.fromkeys(seen), key=seen.count))
+    assert best_guesses(keys[0].tolist(), answers.tolist(), keys[1].tolist()) == expected
 
 
 def test_no_test_questions_is_an_empty_answer():
-    assert majority(["a"], []).shape == (0,)
+    assert best_guesses(["q"], ["a"], []) == []
 
 
 def test_refuses_nothing_to_learn_from_and_ragged_columns():
-    with pytest.raises(UserError, match="at least 1 train answer"):
-        majority([], ["a"])
-    with pytest.raises(UserError, match="train keys"):
-        question_only(["q"], ["a", "b"], ["q"], ["a"])
+    with pytest.raises(UserError, match="at least 1 train row"):
+        best_guesses([], [], ["q"])
+    with pytest.raises(UserError, match="got 1 keys and 2 answers"):
+        best_guesses(["q"], ["a", "b"], ["q"])
     with pytest.raises(UserError, match="differ in length"):
         AskedColumns(["q"], ["a", "b"], ["count"])

@@ -8,6 +8,7 @@ from stages import generate
 from vlm.config.schema import DataConfig, Params
 from vlm.data.tables import read_questions, read_scenes
 from vlm.errors import UserError
+from vlm.scenes.sampler import sample_scenes
 
 
 @pytest.fixture(autouse=True)
@@ -60,3 +61,13 @@ def test_equal_pictures_are_counted_without_noise_and_refused_with_it(folder: Pa
     assert metrics["duplicate_pictures_across_splits"] > 5  # the empty scenes at least
     with pytest.raises(UserError, match="pictures that an earlier split has too"):
         make(make_data(DEFAULT | {"noise": 1e-9}))
+
+
+def test_layouts_of_a_part_are_layouts_of_the_whole():
+    """However small the part, and whatever its own largest shape or column."""
+    data = make_data()
+    for seed in range(4):
+        scenes = sample_scenes(data.world, seed, "train", 20)
+        whole = generate._layouts(scenes, data.world)
+        assert generate._layouts(scenes[:5], data.world) == whole[:5]
+        assert len(set(whole)) > 10

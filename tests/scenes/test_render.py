@@ -1,8 +1,10 @@
+from typing import get_args
+
 import numpy as np
 import pytest
 from worlds import COLORFUL, DEFAULT
 
-from vlm.config.schema import SHAPES, WorldConfig
+from vlm.config.schema import Shape, WorldConfig
 from vlm.errors import UserError
 from vlm.scenes.render import RGB, draw, render, render_batches, stamp
 from vlm.scenes.sampler import BLOCK, sample_scenes
@@ -54,8 +56,8 @@ def test_a_shape_at_the_border_is_cut():
 
 @pytest.mark.parametrize("radius", [3, 4, 7, 12])
 def test_shapes_are_distinct_and_fill_their_radius(radius: int):
-    stamps = [stamp(shape, radius) for shape in SHAPES]
-    assert len({each.tobytes() for each in stamps}) == len(SHAPES)
+    stamps = [stamp(shape, radius) for shape in get_args(Shape)]
+    assert len({each.tobytes() for each in stamps}) == len(get_args(Shape))
     for each in stamps:
         assert each[[0, -1]].any(axis=1).all() and each.any(axis=0).sum() >= 2 * radius
     plus = stamp("plus", radius)

@@ -153,20 +153,21 @@ class Poisoned:
 
 def test_a_nan_stops_the_run_with_its_step_and_leaves_strict_json(tmp_path):
     model = nn.Linear(2, 1)
-    with pytest.raises(NonFiniteLossError, match="step 3: loss 'square' is not finite"):
+    with pytest.raises(NonFiniteLossError, match="step 4: loss 'square' is not finite"):
         train(
             model,
             regression(model),
             Poisoned(True),
             Poisoned(False),
             config(),
+            source=tmp_path,
             seed=0,
             device=CPU,
             metrics_path=tmp_path / "m.json",
             curve_path=tmp_path / "c.tsv",
         )
     metrics = json.loads((tmp_path / "m.json").read_text())
-    assert metrics == {"non_finite": 1, "stopped_at_step": 3}
+    assert metrics == {"non_finite": 1, "stopped_at_step": 4}
     assert [path.name for path in tmp_path.iterdir()] == ["m.json"]
 
 

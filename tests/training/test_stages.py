@@ -89,6 +89,7 @@ def run(model, objective, data, tmp_path, **changes):
         data,
         data,
         optimizer(**changes),
+        source=tmp_path / "data",
         seed=0,
         device=torch.device("cpu"),
         metrics_path=tmp_path / "m.json",
@@ -160,7 +161,7 @@ def test_an_answer_outside_the_vocabulary_is_not_learned_from():
 
 def test_a_table_with_nothing_to_learn_stops_before_training(tmp_path):
     model = AnswerClassifier(CONFIG, ["no", "yes"])
-    with pytest.raises(UserError, match="no supervised item in the whole training table"):
+    with pytest.raises(UserError, match="data: no supervised item"):
         run(model, classification(model), questions(["maybe"] * 3, ["no", "yes"]), tmp_path)
 
 

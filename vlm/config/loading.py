@@ -1,18 +1,19 @@
 """Reading `params.yaml`: every mistake in one line that names the key."""
 
+import re
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 from pathlib import Path
-from types import UnionType
 from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
-from vlm.config.schema import Params
+from vlm.config.schema import Family, Params
 from vlm.errors import UserError
 from vlm.scenes.questions import longest_text
+from vlm.scenes.render import check_stamps
 
 MARKS = 2  # the begin and end marks around every text
 
@@ -30,6 +31,8 @@ def load_params(path: str | Path) -> Params:
         values = YAML(typ="safe", pure=True).load(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise UserError(f"{path}: no such file; expected a parameter file") from None
+    except OSError as error:
+        raise UserError(f"{path}: {error.strerror}; expected a parameter file") from None
     except (YAMLError, UnicodeDecodeError) as error:
         raise UserError(f"{path}: not valid YAML: {' '.join(str(error).split())}") from None
     return parse_params(values)
@@ -49,6 +52,7 @@ def parse_params(values: Any) -> Params:
         params = Params.model_validate(values)
     except ValidationError as error:
         raise UserError(_message(error)) from None
+    check_stamps(params.data.world)
     _check_text_length(params)
     return params
 
@@ -75,8 +79,6 @@ def _unknown_keys(
             yield f"{name}: unknown; {hint}"
             continue
         inner = section.model_fields[key].annotation
-        if isinstance(inner, UnionType):
-            inner = get_args(inner)[0]
         if isinstance(inner, type) and issubclass(inner, BaseModel) and isinstance(value, Mapping):
             yield from _unknown_keys(value, inner, (*path, str(key)))
 
@@ -94,5 +96,9 @@ def _message(error: ValidationError) -> str:
     if fault["type"] == "value_error":  # a rule of ours, which says it all
         message = str(fault["ctx"]["error"]) if "ctx" in fault else fault["msg"]
         return f"{name}: {message}" if name else message
-    expected = fault["msg"].removeprefix("Input should be ")
+    if "[key]" in fault["loc"] and fault["type"] == "literal_error":
+        near = get_close_matches(str(fault["input"]), get_args(Family), n=1, cutoff=0.6)
+        if near:
+            return f"{name}: unknown; did you mean {near[0]}?"
+    expected = re.sub(r"^(Input|List|Dictionary) should ", "", fault["msg"]).removeprefix("be ")
     return f"{name}: got {fault['input']!r}, expected {expected}"

@@ -10,10 +10,6 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from vlm.rules import check_batch, check_conv_stem, check_heads, check_patches, check_sinusoids
 
-SHAPES = ("plus", "circle", "square", "triangle", "diamond", "ring", "star")
-COLORS = ("white", "red", "green", "blue", "yellow", "cyan", "magenta")
-FAMILIES = ("what_shape", "count", "exists", "position", "relation")
-
 Shape = Literal["plus", "circle", "square", "triangle", "diamond", "ring", "star"]
 Color = Literal["white", "red", "green", "blue", "yellow", "cyan", "magenta"]
 Family = Literal["what_shape", "count", "exists", "position", "relation"]
@@ -22,6 +18,7 @@ PositiveInt = Annotated[int, Field(ge=1)]
 NaturalInt = Annotated[int, Field(ge=0)]
 PositiveFloat = Annotated[float, Field(gt=0)]
 NaturalFloat = Annotated[float, Field(ge=0)]
+MLPRatio = Annotated[float, Field(ge=0.25, le=64)]  # width of the MLP over the model's
 Probability = Annotated[float, Field(ge=0, lt=1)]
 
 
@@ -57,6 +54,10 @@ class WorldConfig(Section):
             raise ValueError(f"colors {self.colors} need channels 3; with channels 1 only [white]")
         if self.min_radius > self.max_radius:
             raise ValueError(f"min_radius {self.min_radius} exceeds max_radius {self.max_radius}")
+        if 2 * self.max_radius + 1 > self.image_size:
+            raise ValueError(
+                f"max_radius {self.max_radius} exceeds image_size {self.image_size} / 2"
+            )
         if self.min_objects > self.max_objects:
             raise ValueError(
                 f"min_objects {self.min_objects} exceeds max_objects {self.max_objects}"
@@ -91,7 +92,7 @@ class VisionConfig(Section):
     hidden: PositiveInt
     depth: NaturalInt
     heads: PositiveInt
-    mlp_ratio: PositiveFloat
+    mlp_ratio: MLPRatio
     dropout: Probability
 
     @model_validator(mode="after")
@@ -115,7 +116,7 @@ class TextConfig(Section):
     hidden: PositiveInt
     depth: NaturalInt  # 0: the mean of the embeddings
     heads: PositiveInt
-    mlp_ratio: PositiveFloat
+    mlp_ratio: MLPRatio
     dropout: Probability
     max_length: Annotated[int, Field(ge=2)]  # tokens, begin and end marks included
 
@@ -130,7 +131,7 @@ class DecoderConfig(Section):
 
     depth: PositiveInt
     heads: PositiveInt
-    mlp_ratio: PositiveFloat
+    mlp_ratio: MLPRatio
     dropout: Probability
 
 
@@ -180,7 +181,7 @@ class PretrainConfig(OptimizerConfig):
     """InfoNCE plus next-token loss on captions; everything learns."""
 
     lm_weight: NaturalFloat
-    init_temperature: PositiveFloat
+    init_temperature: Annotated[float, Field(ge=0.01, le=1000)]
     mask_equivalent: bool  # leave equal captions of other pictures out of the negatives
 
 
@@ -239,7 +240,7 @@ class RuntimeConfig(Section):
 class Params(Section):
     """The whole of `params.yaml`."""
 
-    seed: NaturalInt
+    seed: Annotated[int, Field(ge=0, lt=2**63)]
     data: DataConfig
     model: ModelConfig
     align: AlignConfig

@@ -16,8 +16,9 @@ import torch
 from torch import Tensor
 
 from vlm.data.tables import QuestionTable, SceneTable
-from vlm.data.tokenizer import PAD_ID, TextTokenizer
+from vlm.data.tokenizer import TextTokenizer
 from vlm.errors import UserError
+from vlm.marks import PAD_ID
 from vlm.rules import check_batch
 
 Batch = TypeVar("Batch", "CaptionBatch", "QuestionBatch")
@@ -39,28 +40,23 @@ def to_device(batch: Batch, device: torch.device) -> Batch:
 class PictureOrder:
     """Which pictures each step sees: a function of (seed, step) alone.
 
-    The pictures are shuffled anew each epoch, and the epochs laid end to end and cut into
-    batches; so every picture is seen before any is seen again, and no batch is short.
+    The pictures are shuffled anew each epoch and cut into batches, of which the last, if short, is
+    left out. So no batch holds a picture twice, and no epoch does.
     """
 
     def __init__(self, num_pictures: int, batch_size: int, seed: int) -> None:
         check_batch(batch_size, num_pictures)
         self._num, self._batch, self._seed = num_pictures, batch_size, seed
-        self._epochs: dict[int, Tensor] = {}
+        self.steps_per_epoch = num_pictures // batch_size
+        self._epoch, self._order = -1, torch.empty(0, dtype=torch.int64)
 
     def pictures(self, step: int) -> Tensor:
         """(batch_size,) indices of step `step`."""
-        begin, end = step * self._batch, (step + 1) * self._batch
-        first, last = begin // self._num, (end - 1) // self._num
-        joined = torch.cat([self._epoch(epoch) for epoch in range(first, last + 1)])
-        return joined[begin - first * self._num : end - first * self._num]
-
-    def _epoch(self, epoch: int) -> Tensor:
-        if epoch not in self._epochs:
-            self._epochs = {e: order for e, order in self._epochs.items() if e == epoch - 1}
+        epoch, index = divmod(step, self.steps_per_epoch)
+        if epoch != self._epoch:
             rng = np.random.default_rng((self._seed, epoch))
-            self._epochs[epoch] = torch.from_numpy(rng.permutation(self._num))
-        return self._epochs[epoch]
+            self._epoch, self._order = epoch, torch.from_numpy(rng.permutation(self._num))
+        return self._order[index * self._batch : (index + 1) * self._batch]
 
 
 class TextTable:
@@ -117,6 +113,10 @@ class CaptionData:
 
     def __len__(self) -> int:
         return len(self.images)
+
+    def first_captions(self, num: int) -> Tensor:
+        """(num,) rows in `texts` of the first caption of each of the first `num` pictures."""
+        return self.texts.rows[torch.from_numpy(self._begin[:num])]
 
     def batch(self, pictures: Tensor, seed: tuple[int, ...] | None = None) -> CaptionBatch:
         """These pictures with their first caption each, or one drawn by `seed`."""

@@ -10,9 +10,9 @@ from torch import Tensor
 
 from vlm.errors import UserError
 from vlm.files import write_text
+from vlm.marks import BOS_ID, EOS_ID, PAD_ID
 
 PAD, BOS, EOS, UNK = "<pad>", "<bos>", "<eos>", "<unk>"
-PAD_ID, BOS_ID, EOS_ID, UNK_ID = 0, 1, 2, 3
 FILE = "tokenizer.json"
 
 
@@ -50,7 +50,10 @@ class TextTokenizer:
         path = Path(folder) / FILE
         if not path.is_file():
             raise UserError(f"{path}: no such file; expected a model folder with {FILE}")
-        return cls(Tokenizer.from_str(path.read_text(encoding="utf-8")))
+        try:
+            return cls(Tokenizer.from_str(path.read_text(encoding="utf-8")))
+        except Exception as error:  # the library raises no narrower one
+            raise UserError(f"{path}: not readable as a tokenizer: {error}") from None
 
     def save(self, folder: str | Path) -> None:
         """Write it into a model folder."""
@@ -78,14 +81,19 @@ class TextTokenizer:
         return ids
 
     def decode(self, ids: Tensor | Sequence[int]) -> str:
-        """Words up to the end mark, single spaces between, without the other marks."""
-        words = []
-        for index in [int(i) for i in ids]:
-            if index == EOS_ID:
-                break
-            if index not in (PAD_ID, BOS_ID):
-                words.append(self._tokenizer.id_to_token(index) or UNK)
-        return " ".join(words)
+        """Words up to the end mark, single spaces between.
+
+        A begin mark at the start and padding at the end are left out; a mark between words is
+        shown, since a text that holds one isn't the text without it.
+        """
+        kept = [int(index) for index in ids]
+        if EOS_ID in kept:
+            kept = kept[: kept.index(EOS_ID)]
+        while kept and kept[-1] == PAD_ID:
+            kept.pop()
+        if kept and kept[0] == BOS_ID:
+            kept = kept[1:]
+        return " ".join(self._tokenizer.id_to_token(index) or UNK for index in kept)
 
 
 def _pipeline(tokenizer: Tokenizer) -> Tokenizer:

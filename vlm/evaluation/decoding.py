@@ -3,6 +3,7 @@
 Shapes: B rows, N new tokens, V vocabulary.
 """
 
+import math
 import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -11,7 +12,9 @@ from typing import NamedTuple
 
 import torch
 
-from vlm.generation import BOS_ID, Generated, decode_greedy
+from vlm.errors import StoppedError
+from vlm.generation import Generated, decode_greedy
+from vlm.marks import BOS_ID
 from vlm.model.attention import Memory
 from vlm.model.decoder import VisionLanguageDecoder
 from vlm.model.kv_cache import KVCache
@@ -95,11 +98,14 @@ def check_equality(
     }
     tokens, logits = runs["uncached"]
     assert logits is not None
+    if not bool(logits.isfinite().all()):
+        raise StoppedError("the decoder's logits aren't finite; there is nothing to compare")
     equal, diff = True, 0.0
     for other in runs.values():
         assert other.logits is not None
         equal = equal and torch.equal(tokens, other.tokens)
-        diff = max(diff, float((logits - other.logits).abs().max()))
+        gap = float((logits - other.logits).abs().max())
+        diff = max(diff, gap if math.isfinite(gap) else math.inf)
     return Equality(equal, diff, TOLERANCE * max(1.0, float(logits.abs().max())))
 
 
@@ -154,17 +160,19 @@ def sweep(
         memory_of: batch size to a memory of so many rows.
         batch_sizes, lengths: the grid.
         repeats: timed rounds of a cell.
-        warmup: rounds before them.
+        warmup: rounds before a batch size's first cell, at the shortest length.
     """
-    for batch in batch_sizes:
+    # Largest first: an allocator that has had room for the largest needs no more for the rest.
+    for batch in sorted(batch_sizes, reverse=True):
         memory = memory_of(batch)
-        for length in lengths:
+        for _ in range(warmup):
+            for arm in ARMS.values():
+                decode(arm, decoder, memory, batch, min(lengths))
+        for length in sorted(lengths, reverse=True):
             seconds: dict[str, list[float]] = {name: [] for name in ARMS}
-            for turn in range(warmup + repeats):
+            for _ in range(repeats):
                 for name, arm in ARMS.items():
-                    taken = _seconds(arm, decoder, memory, batch, length)
-                    if turn >= warmup:
-                        seconds[name].append(taken)
+                    seconds[name].append(_seconds(arm, decoder, memory, batch, length))
             for name, taken in seconds.items():
                 yield Timing(batch, length, name, statistics.median(taken), min(taken), max(taken))
 

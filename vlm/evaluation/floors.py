@@ -56,73 +56,52 @@ class AskedColumns:
         )
 
 
-def majority(train_answers: Sequence[str], test_answers: Sequence[str]) -> BoolArray:
-    """Answers every question with the commonest train answer.
-
-    Example: `majority(["yes", "yes", "no"], ["no", "yes"])` is `[False, True]`.
-
-    Returns:
-        (Q,) whether each test question is answered right.
-
-    Raises:
-        UserError: nothing to learn from.
-    """
-    guess = _commonest(train_answers)
-    return np.array([answer == guess for answer in test_answers], dtype=np.bool_)
-
-
-def question_only(
-    train_questions: Sequence[str],
-    train_answers: Sequence[str],
-    test_questions: Sequence[str],
-    test_answers: Sequence[str],
-) -> BoolArray:
-    """Answers with the commonest train answer to the same question, else the commonest of all.
-
-    Returns:
-        (Q,) whether each test question is answered right.
-
-    Raises:
-        UserError: nothing to learn from, or columns of different lengths.
-    """
-    return _lookup(train_questions, train_answers, test_questions, test_answers)
-
-
-def image_only(
-    train_facts: Sequence[Hashable],
-    train_answers: Sequence[str],
-    test_facts: Sequence[Hashable],
-    test_answers: Sequence[str],
-) -> BoolArray:
-    """Answers with the commonest train answer about like scenes, else the commonest of all.
-
-    Returns:
-        (Q,) whether each test question is answered right.
-
-    Raises:
-        UserError: nothing to learn from, or columns of different lengths.
-    """
-    return _lookup(train_facts, train_answers, test_facts, test_answers)
-
-
 def best_guesses(
-    train_keys: Sequence[Hashable], train_answers: Sequence[str], test_keys: Sequence[Hashable]
+    train_keys: Sequence[Hashable],
+    train_answers: Sequence[str],
+    test_keys: Sequence[Hashable],
+    weights: Sequence[float] | None = None,
 ) -> list[str]:
     """The commonest train answer to each test key; for a key unseen, the commonest of all.
 
+    Example: `best_guesses(["a", "a", "b"], ["no", "no", "yes"], ["b", "c"])` is `["yes", "no"]`.
+    Of several answers equally common the first in the alphabet is taken, so that runs agree.
+
+    Args:
+        train_keys, train_answers: what is learned, row by row.
+        test_keys: what is guessed.
+        weights: of each train row; None for 1 each.
+
     Raises:
-        UserError: nothing to learn from.
+        UserError: nothing to learn from, or columns of different lengths.
     """
-    overall = _commonest(train_answers)
-    answers_of: dict[Hashable, list[str]] = defaultdict(list)
-    for key, answer in zip(train_keys, train_answers, strict=True):
-        answers_of[key].append(answer)
-    best = {key: _commonest(answers) for key, answers in answers_of.items()}
-    return [best.get(key, overall) for key in test_keys]
+    if not len(train_keys) or len(train_keys) != len(train_answers):
+        raise UserError(
+            f"a floor needs at least 1 train row, and a key for each answer:"
+            f" got {len(train_keys)} keys and {len(train_answers)} answers"
+        )
+    votes: dict[Hashable, Counter[str]] = defaultdict(Counter)
+    overall: Counter[str] = Counter()
+    for key, answer, weight in zip(
+        train_keys, train_answers, weights or [1] * len(train_keys), strict=True
+    ):
+        votes[key][answer] += weight  # pyright: ignore[reportArgumentType]
+        overall[answer] += weight  # pyright: ignore[reportArgumentType]
+    best = {key: _commonest(counts) for key, counts in votes.items()}
+    commonest = _commonest(overall)
+    return [best.get(key, commonest) for key in test_keys]
 
 
-def floor_correct(train: AskedColumns, test: AskedColumns) -> dict[str, BoolArray]:
+def floor_correct(
+    train: AskedColumns, test: AskedColumns, *, families_alike: bool = True
+) -> dict[str, BoolArray]:
     """All floors, learned over all families together: what belongs beside an overall accuracy.
+
+    Args:
+        train: what the guesser has seen.
+        test: what it is asked.
+        families_alike: learn for an accuracy in which families weigh the same, however many
+            questions each has; False learns for one in which questions do.
 
     Returns:
         For `majority`, `question_only` and, where both tables have facts, `image_only`: (Q,)
@@ -131,14 +110,19 @@ def floor_correct(train: AskedColumns, test: AskedColumns) -> dict[str, BoolArra
     Raises:
         UserError: nothing to learn from.
     """
-    floors = {
-        "majority": majority(train.answers, test.answers),
-        "question_only": question_only(
-            train.questions, train.answers, test.questions, test.answers
-        ),
+    sizes = Counter(train.families)
+    weights = [1 / sizes[family] for family in train.families] if families_alike else None
+    keys: dict[str, tuple[Sequence[Hashable], Sequence[Hashable]]] = {
+        "majority": ([None] * len(train.answers), [None] * len(test.answers)),
+        "question_only": (train.questions, test.questions),
     }
     if train.facts is not None and test.facts is not None:
-        floors["image_only"] = image_only(train.facts, train.answers, test.facts, test.answers)
+        keys["image_only"] = (train.facts, test.facts)
+    floors = {}
+    for name, (seen, asked) in keys.items():
+        guesses = best_guesses(seen, train.answers, asked, weights)
+        pairs = zip(guesses, test.answers, strict=True)
+        floors[name] = np.array([guess == answer for guess, answer in pairs], dtype=np.bool_)
     return floors
 
 
@@ -162,25 +146,6 @@ def floor_correct_within_families(train: AskedColumns, test: AskedColumns) -> di
     return floors
 
 
-def _lookup(
-    train_keys: Sequence[Hashable],
-    train_answers: Sequence[str],
-    test_keys: Sequence[Hashable],
-    test_answers: Sequence[str],
-) -> BoolArray:
-    """Answers with the commonest train answer of the key, else the commonest of all."""
-    if len(train_keys) != len(train_answers) or len(test_keys) != len(test_answers):
-        raise UserError(
-            f"got {len(train_keys)} train keys for {len(train_answers)} answers and "
-            f"{len(test_keys)} test keys for {len(test_answers)} answers"
-        )
-    guesses = best_guesses(train_keys, train_answers, test_keys)
-    return np.array([g == a for g, a in zip(guesses, test_answers, strict=True)], dtype=np.bool_)
-
-
-def _commonest(answers: Sequence[str]) -> str:
-    """The most frequent answer; of several, the first in the alphabet, so that runs agree."""
-    if len(answers) == 0:
-        raise UserError("a floor needs at least 1 train answer, got 0")
-    counts = Counter(answers)
-    return min(counts, key=lambda answer: (-counts[answer], answer))
+def _commonest(votes: Counter[str]) -> str:
+    """The answer with the most votes; rounding must not decide between equals."""
+    return min(votes, key=lambda answer: (-round(votes[answer], 9), answer))

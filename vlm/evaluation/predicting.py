@@ -83,13 +83,19 @@ def similarity(
 ) -> Floats:
     """(G, G) cosines of the first G pictures and the first caption of each."""
     device = next(model.parameters()).device
-    image_features, text_features = [], []
-    for part in chunks(min(gallery, len(data)), batch_size):
-        batch = to_device(data.batch(part), device)
-        image_features.append(model.encode_images(to_floats(batch.images)).pooled)
-        text_features.append(model.encode_text(batch.text_ids))
-    images, texts = (
-        torch.nn.functional.normalize(torch.cat(features).double(), dim=-1)
-        for features in (image_features, text_features)
+    size = min(gallery, len(data))
+    images = torch.cat(
+        [
+            model.encode_images(to_floats(data.images[part].to(device))).pooled
+            for part in chunks(size, batch_size)
+        ]
     )
-    return (images @ texts.T).cpu().numpy()
+    # Each distinct text once and all at one length: equal captions must tie to the last bit.
+    distinct, rows = torch.unique(data.first_captions(size), return_inverse=True)
+    ids = data.texts.take(distinct)
+    texts = torch.cat(
+        [model.encode_text(ids[part].to(device)) for part in chunks(len(ids), batch_size)]
+    )
+    image_features = torch.nn.functional.normalize(images.double(), dim=-1)
+    text_features = torch.nn.functional.normalize(texts.double(), dim=-1)
+    return (image_features @ text_features.T).cpu().numpy()[:, rows.numpy()]

@@ -1,6 +1,6 @@
 """From the `model` section of the parameters to the architecture's configuration."""
 
-from vlm.config import ModelConfig
+from vlm.config.schema import ModelConfig
 from vlm.model.vlm import VLMConfig
 
 

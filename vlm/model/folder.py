@@ -44,13 +44,13 @@ def load_captioner(folder: str | Path) -> ContrastiveCaptioner:
 def load_classifier(folder: str | Path) -> AnswerClassifier:
     """What `train_vqa` left of the classifier, in eval mode."""
     path, values = _read_kind(folder, "classifier")
-    return _filled(AnswerClassifier(_config(path, values), **values["head"]), folder)
+    return _filled(_with_head(AnswerClassifier, path, values), folder)
 
 
 def load_generator(folder: str | Path) -> PhraseGenerator:
     """What `train_vqa` left of the generator, in eval mode."""
     path, values = _read_kind(folder, "generator")
-    return _filled(PhraseGenerator(_config(path, values), **values["head"]), folder)
+    return _filled(_with_head(PhraseGenerator, path, values), folder)
 
 
 def load_parts(model: nn.Module, folder: str | Path, parts: Sequence[str]) -> None:
@@ -78,14 +78,14 @@ def _describe(model: DualEncoder) -> dict[str, Any]:
             "fusion": model.fusion,
             "fusion_depth": model.fusion_depth,
             "head_hidden": model.head_hidden,
-            "question_frequency": model.question_code.frequency,
+            "question_frequency": model.question_frequency,
         }
         return {"kind": "classifier", "head": head}
     if isinstance(model, PhraseGenerator):
         head = {
             "memory": model.memory_kind,
             "context": model.context,
-            "question_frequency": model.question_code.frequency,
+            "question_frequency": model.question_frequency,
         }
         return {"kind": "generator", "head": head}
     return {"kind": "captioner" if isinstance(model, ContrastiveCaptioner) else "dual_encoder"}
@@ -99,6 +99,8 @@ def _read_config(folder: Path) -> dict[str, Any]:
         values = read_json(path)
     except ValueError:
         raise UserError(f"{path}: not valid JSON; expected a model's configuration") from None
+    if not isinstance(values, dict):
+        raise UserError(f"{path}: got a {type(values).__name__}, expected an object")
     if values.get("format") != FORMAT:
         raise UserError(f"{path}: got format {values.get('format')}, expected {FORMAT}")
     return values
@@ -113,11 +115,21 @@ def _read_kind(folder: str | Path, kind: str) -> tuple[Path, dict[str, Any]]:
 
 def _config(path: Path, values: Mapping[str, Any]) -> VLMConfig:
     known = {f.name for f in fields(VLMConfig)}
-    got = values.get("model", {})
+    got = values.get("model")
+    if not isinstance(got, dict):
+        raise UserError(f"{path}: model: got {got!r}, expected the model's settings")
     if set(got) != known:
         odd = sorted(set(got) ^ known)
         raise UserError(f"{path}: settings {odd} are missing or unknown in this version")
     return VLMConfig(**got)
+
+
+def _with_head(kind: type[Any], path: Path, values: Mapping[str, Any]) -> Any:
+    head = values.get("head")
+    try:
+        return kind(_config(path, values), **head)  # pyright: ignore[reportCallIssue]
+    except TypeError as error:
+        raise UserError(f"{path}: head: got {head!r}, which doesn't fit: {error}") from None
 
 
 def _filled(model: Any, folder: str | Path) -> Any:

@@ -128,6 +128,8 @@ class KVCache:
 
     def reorder(self, rows: Tensor) -> None:
         """Row b becomes what row rows[b] was, as beam search needs. rows: (B,)."""
+        if rows.shape != (self.batch_size,):
+            raise UserError(f"reorder rows {tuple(rows.shape)} do not match ({self.batch_size},)")
         self.keys[:, :, :, : self.length] = self.keys[:, rows, :, : self.length]
         self.values[:, :, :, : self.length] = self.values[:, rows, :, : self.length]
         self.cross_pairs = [

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from torch import Tensor, nn
 
 from vlm.errors import UserError
+from vlm.marks import PAD_ID
 from vlm.model.attention import EncoderBlock
 from vlm.rules import check_heads
-
-PAD_ID = 0
 
 
 @dataclass(frozen=True)

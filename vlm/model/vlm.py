@@ -4,15 +4,16 @@ Shapes: B batch, C channels, H W pixels, S image tokens, T text tokens, D text w
 """
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
+from vlm.marks import PAD_ID
 from vlm.model.decoder import DecoderConfig, VisionLanguageDecoder
 from vlm.model.projector import MLPProjector
-from vlm.model.text import PAD_ID, TextConfig, TextEncoder, masked_mean
+from vlm.model.text import TextConfig, TextEncoder, masked_mean
 from vlm.model.vit import VisionEncoder, ViTConfig
 
 
@@ -101,10 +102,6 @@ class VLMConfig:
             vision_tokens=self.vision.num_tokens,
             dropout=self.decoder_dropout,
         )
-
-    def with_text_length(self, length: int) -> "VLMConfig":
-        """The same with positions for texts of `length` tokens."""
-        return replace(self, max_text_len=length)
 
 
 class ImageFeatures(NamedTuple):

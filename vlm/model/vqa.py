@@ -11,9 +11,10 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
+from vlm.marks import PAD_ID
 from vlm.model.attention import Memory, MemoryPart
 from vlm.model.decoder import DecoderBlock, VisionLanguageDecoder
-from vlm.model.text import PAD_ID, masked_mean
+from vlm.model.text import masked_mean
 from vlm.model.vlm import DualEncoder, ImageFeatures, VLMConfig
 
 
@@ -67,9 +68,11 @@ class AnswerClassifier(DualEncoder):
         self.fusion_depth = fusion_depth
         self.head_hidden = head_hidden
         width = config.text_hidden
-        self.question_code = QuestionCode(width, question_frequency)
+        self.question_frequency = question_frequency
         if fusion == "attention":
             self.blocks = nn.ModuleList(DecoderBlock(config.decoder) for _ in range(fusion_depth))
+        else:
+            self.question_code = QuestionCode(width, question_frequency)
         fused = 2 * width if fusion == "concat" else width
         self.norm = nn.LayerNorm(fused)
         self.head = nn.Sequential(
@@ -137,6 +140,7 @@ class PhraseGenerator(DualEncoder):
         super().__init__(config)
         self.memory_kind: Literal["pooled", "tokens"] = memory
         self.context: Literal["fused", "none"] = context
+        self.question_frequency = question_frequency
         self.question_code = QuestionCode(config.text_hidden, question_frequency)
         if context == "fused":
             self.fuse = nn.Sequential(

@@ -10,13 +10,14 @@ from torch import Tensor, nn
 
 from vlm.config import OptimizerConfig
 from vlm.data.loading import CaptionBatch, QuestionBatch, to_device
+from vlm.errors import StoppedError
 from vlm.training.schedule import learning_rate, make_optimizer, set_rate
 
 Batch = TypeVar("Batch", CaptionBatch, QuestionBatch)
 Row = dict[str, float]
 
 
-class NonFiniteLossError(ArithmeticError):
+class NonFiniteLossError(StoppedError):
     """A loss that is NaN or infinite; training can't go on from it."""
 
     def __init__(self, step: int, term: str) -> None:
@@ -77,7 +78,8 @@ def fit(
         model: in eval mode only where it is frozen; what requires no gradient doesn't learn.
         objective: the losses.
         batches: step to the micro-batches of that step. They are weighed by their supervised
-            items, so that a step is the same however it is cut.
+            items, so that a step is the same however it is cut; only contrast sees fewer
+            negatives in a smaller cut.
         validation: batches whose loss decides which weights are kept.
         config: steps, rate and the like.
         device: where the batches go.
@@ -96,7 +98,7 @@ def fit(
         set_rate(optimizer, rate)
         micro_batches = [to_device(batch, device) for batch in batches(step)]
         result.batches_without_target += _update(
-            model, objective, micro_batches, optimizer, config, window, step
+            model, objective, micro_batches, optimizer, config, window, step + 1
         )
         done = step + 1
         if done % config.eval_every and done != config.steps:

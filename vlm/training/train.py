@@ -35,6 +35,7 @@ def train(
     validation: Pictures[Batch],
     config: OptimizerConfig,
     *,
+    source: Path,
     seed: int,
     device: torch.device,
     metrics_path: Path,
@@ -43,7 +44,8 @@ def train(
 ) -> FitResult:
     """Fit `model` to `data`, and write the curve and the metrics.
 
-    A non-finite loss leaves a metrics file that says where it stopped, and raises on.
+    A non-finite loss leaves a metrics file that says where it stopped, and raises on. `source`
+    is where the data come from, for error messages.
 
     Raises:
         UserError: a batch larger than the data, or data without anything to learn.
@@ -53,11 +55,13 @@ def train(
         validation.batch(part)
         for part in chunks(min(config.val_pictures, len(validation)), VALIDATION_BATCH)
     ]
-    _require_targets(objective, data)
+    _require_targets(objective, source, data)
+    if not any(batch.counts[name] for batch in held_out for name in objective.weights):
+        raise UserError(f"{source}: no supervised item to validate on; expected at least one")
     order = PictureOrder(len(data), config.batch_size, seed)
 
     def batches(step: int) -> list[Batch]:
-        parts = order.pictures(step).chunk(config.accumulate)
+        parts = order.pictures(step).tensor_split(config.accumulate)
         return [data.batch(part, (seed, step, index)) for index, part in enumerate(parts)]
 
     try:
@@ -92,9 +96,9 @@ def curve_tsv(curve: list[Row]) -> str:
     return "".join("\t".join(line) + "\n" for line in lines)
 
 
-def _require_targets(objective: Objective[Batch], data: Pictures[Batch]) -> None:
+def _require_targets(objective: Objective[Batch], source: Path, data: Pictures[Batch]) -> None:
     """An epoch without a single supervised item can teach nothing."""
     for part in chunks(len(data), VALIDATION_BATCH):
         if any(data.batch(part).counts[name] for name in objective.weights):
             return
-    raise UserError("no supervised item in the whole training table; expected at least one")
+    raise UserError(f"{source}: no supervised item in the whole table; expected at least one")

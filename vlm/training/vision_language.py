@@ -1,8 +1,9 @@
 """The pretraining model: a `ContrastiveCaptioner` whose forward pass gives its two losses."""
 
+import torch
 from torch import Tensor
 
-from vlm.losses import info_nce_loss, lm_loss
+from vlm.losses import LOG_SCALE_RANGE, info_nce_loss, lm_loss
 from vlm.model.vlm import ContrastiveCaptioner
 
 
@@ -24,6 +25,8 @@ class VisionLanguageModel(ContrastiveCaptioner):
             The contrastive loss, the next-token loss, and detached figures: `loss` (their
             weighted sum), `scale`, and `similarity` (B, B).
         """
+        with torch.no_grad():  # past its bounds the scale would get no gradient, and stay there
+            self.log_tau.clamp_(*LOG_SCALE_RANGE)
         features = self.encode_images(images)
         contrast, similarity = info_nce_loss(
             features.pooled, self.encode_text(text_ids), self.log_tau, equivalent

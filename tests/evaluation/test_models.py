@@ -1,0 +1,122 @@
+"""Running and scoring models: batch size changes nothing, and the cache's gate holds."""
+
+import numpy as np
+import pytest
+import torch
+
+from vlm.data.loading import CaptionData, QuestionData
+from vlm.data.tables import QuestionTable, SceneTable
+from vlm.data.tokenizer import TextTokenizer
+from vlm.errors import StoppedError
+from vlm.evaluation.decoding import ARMS, check_equality, decode, lengthened, sweep
+from vlm.evaluation.predicting import caption, classify, phrase, similarity
+from vlm.evaluation.scoring import Scorer, score_head, score_retrieval
+from vlm.model.kv_cache import LayerCache
+from vlm.model.vlm import ContrastiveCaptioner, VLMConfig
+from vlm.model.vqa import AnswerClassifier, PhraseGenerator
+
+N = 20
+CAPTIONS = [["a plus"], ["a circle at the left"], ["two shapes : a plus and a circle"]] * N
+SCENES = SceneTable(
+    scene_id=np.arange(N),
+    images=np.random.default_rng(0).integers(0, 256, (N, 1, 16, 16), np.uint8),
+    objects=[[]] * N,
+    captions=CAPTIONS[:N],
+    caption_keys=[[texts[0]] for texts in CAPTIONS[:N]],
+)
+ASKED = np.array(["is it", "what shape is in it", "a circle left of it"] * N, dtype=object)
+QUESTIONS = QuestionTable(
+    question_id=np.arange(3 * N),
+    scene_id=np.arange(3 * N) // 3,
+    scene_index=np.arange(3 * N) // 3,
+    family=np.array(["a", "b", "c"] * N, dtype=object),
+    question=ASKED,
+    answer=np.array(["yes", "no", "yes"] * N, dtype=object),
+    phrase=ASKED,
+)
+TOKENIZER = TextTokenizer.fit([*ASKED, *(texts[0] for texts in CAPTIONS)])
+CONFIG = VLMConfig(
+    image_size=16,
+    patch_size=8,
+    in_channels=1,
+    vision_hidden=32,
+    vision_depth=1,
+    text_hidden=32,
+    text_depth=1,
+    vocab_size=TOKENIZER.vocab_size,
+    max_text_len=12,
+)
+
+
+def test_batch_size_changes_no_answer():
+    data = QuestionData(SCENES, QUESTIONS, TOKENIZER, 12, ["no", "yes"])
+    pairs = CaptionData(SCENES, TOKENIZER, 12)
+    classifier = AnswerClassifier(CONFIG, ["no", "yes"], question_frequency=5.0).eval()
+    generator = PhraseGenerator(CONFIG, context="fused").eval()
+    captioner = ContrastiveCaptioner(CONFIG).eval()
+    one, many = classify(classifier, data, 1), classify(classifier, data, 16)
+    assert (one.answer == many.answer).all()
+    assert np.abs(one.confidence - many.confidence).max() < 1e-5
+    assert (phrase(generator, data, TOKENIZER, 1) == phrase(generator, data, TOKENIZER, 16)).all()
+    images = pairs.images
+    assert caption(captioner, images, TOKENIZER, 1) == caption(captioner, images, TOKENIZER, 16)
+    one, many = similarity(captioner, pairs, N, 1), similarity(captioner, pairs, N, 16)
+    assert np.abs(one - many).max() < 1e-5
+
+
+def test_equal_captions_tie_to_the_last_bit():
+    """Else rounding, and not the expected value of a tie, would decide the figures by id."""
+    model = ContrastiveCaptioner(CONFIG).eval()
+    scores = similarity(model, CaptionData(SCENES, TOKENIZER, 12), N, 4)
+    assert (scores[:, 0] == scores[:, 3]).all() and (scores[:, 1] == scores[:, 4]).all()
+
+
+def test_a_perfect_encoder_by_keys_and_by_id():
+    """Captions x, x, y for pictures 0, 1, 2: 1.0 with equals counted, 2/3 by id."""
+    scores = np.array([[1.0, 1, 0], [1, 1, 0], [0, 0, 1]])
+    figures = score_retrieval(scores, ["x", "x", "y"], resamples=10, seed=0)
+    assert figures["image_to_text_R@1"] == 1
+    assert figures["image_to_text_id_R@1"] == pytest.approx(2 / 3)
+    assert figures["chance_R@1"] == pytest.approx(5 / 9)
+
+
+def test_families_weigh_the_same_and_lift_is_over_the_largest_floor():
+    scorer = Scorer(["a", "a", "a", "b"], np.arange(4), resamples=50, seed=0)
+    figures = score_head(
+        scorer, np.array([True, True, True, False]), {"majority": 0.2, "question_only": 0.4}
+    )
+    assert figures["exact_match"] == 0.5
+    assert figures["lift"] == pytest.approx(0.1)
+    assert figures["by_family"] == {"a": 1.0, "b": 0.0}
+    assert figures["exact_match_low"] <= 0.5 <= figures["exact_match_high"]
+
+
+def test_all_arms_decode_the_same():
+    decoder = PhraseGenerator(CONFIG).eval().decoder
+    memory = torch.randn(4, 5, 32)
+    equality = check_equality(decoder, memory, 4, 12)
+    assert equality.holds
+    longer = lengthened(decoder, 30)
+    before = decode(ARMS["cached"], decoder, memory, 4, 12).tokens
+    assert torch.equal(decode(ARMS["uncached"], longer, memory, 4, 30).tokens[:, :12], before)
+    timings = list(sweep(longer, lambda rows: memory[:rows], [2, 4], [3, 5], repeats=2, warmup=1))
+    assert [(t.batch, t.length, t.arm) for t in timings[:5]] == [
+        *((4, 5, name) for name in ARMS),
+        (4, 3, "uncached"),
+    ]
+    assert all(0 < t.seconds_min <= t.seconds <= t.seconds_max for t in timings)
+
+
+def test_the_gate_sees_a_cache_that_swaps_keys_and_values(monkeypatch):
+    decoder = PhraseGenerator(CONFIG).eval().decoder
+    append = LayerCache.append
+    monkeypatch.setattr(LayerCache, "append", lambda self, k, v: append(self, k, v)[::-1])
+    assert not check_equality(decoder, torch.randn(4, 5, 32), 4, 12).holds
+
+
+def test_the_gate_lets_no_nan_through():
+    decoder = PhraseGenerator(CONFIG).eval().decoder
+    with torch.no_grad():
+        decoder.head.weight[7, 0] = float("nan")
+    with pytest.raises(StoppedError, match="aren't finite"):
+        check_equality(decoder, torch.randn(2, 5, 32), 2, 6)
