@@ -5,7 +5,9 @@ RUN := env PATH="$(CURDIR)/$(BIN):$$PATH"
 
 .PHONY: run test lint types tests lock preset clean
 
+# The check comes first: DVC deletes a stage's outs before it runs, even if only to fail.
 run: .venv/core
+	$(BIN)/python -m vlm check
 	$(RUN) dvc repro
 	@echo
 	@echo "Done. Look at reports/index.html; the figures are in metrics/, the curves in plots/."
@@ -42,11 +44,12 @@ lock:
 	$(BIN)/python -m pip freeze --exclude-editable | sed 's/+cpu$$//' > requirements.lock
 	@touch .venv/core .venv/dev
 
-# make preset NAME=tiny
+# make preset NAME=tiny. Refuses to overwrite edits of yours; a preset copied before isn't one.
 preset: .venv/core
 	@test -f presets/$(NAME).yaml || { echo "presets/$(NAME).yaml: no such preset" >&2; exit 2; }
-	@if [ -z "$(FORCE)" ] && ! git diff --quiet HEAD -- params.yaml; then \
-		echo "params.yaml has uncommitted edits; commit them, or add FORCE=1" >&2; exit 2; fi
+	@test -n "$(FORCE)" || git diff --quiet HEAD -- params.yaml || \
+		( for known in presets/*.yaml; do cmp -s $$known params.yaml && exit 0; done; exit 1 ) || { \
+		echo "params.yaml has uncommitted edits; commit them, or add FORCE=1" >&2; exit 2; }
 	cp presets/$(NAME).yaml params.yaml
 	$(BIN)/python -m vlm check
 
