@@ -160,3 +160,18 @@ def test_check_command(tmp_path):
     assert (good.returncode, good.stdout, good.stderr) == (0, "params.yaml: valid\n", "")
     assert (bad.returncode, bad.stdout) == (2, "")
     assert bad.stderr == "seed: got -1, expected greater than or equal to 0\n"
+
+
+def test_worlds_and_seeds_that_would_fail_late_are_refused_at_once():
+    assert message(seed=2**64).startswith("seed: got 18446744073709551616")
+    assert message(data__families={"exist": 1}).endswith("did you mean exists?")
+    assert "max_radius 16 exceeds image_size 32 / 2" in message(data__world__max_radius=16)
+    assert message(model__vision__mlp_ratio=0.001).startswith("model.vision.mlp_ratio: got 0.001")
+    twins = {"shapes": ["plus", "square"], "min_radius": 1, "max_radius": 1}
+    text = message(**{f"data__world__{key}": value for key, value in twins.items()})
+    assert "plus and square look the same at radius 1" in text
+
+
+def test_a_folder_in_place_of_the_file_is_named(tmp_path):
+    with pytest.raises(UserError, match="expected a parameter file"):
+        load_params(tmp_path)

@@ -189,3 +189,8 @@ def test_errors_say_what_is_wrong(decoder, call, message):
     with pytest.raises(UserError) as error:
         call(decoder)
     assert str(error.value) == message
+
+
+def test_reorder_wants_a_row_for_each_row(decoder):
+    with pytest.raises(UserError, match=r"reorder rows \(1,\) do not match \(3,\)"):
+        decoder.new_cache(3).reorder(torch.tensor([2]))
