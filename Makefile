@@ -3,7 +3,7 @@ PYTHON ?= python3.11
 BIN := .venv/bin
 RUN := env PATH="$(CURDIR)/$(BIN):$$PATH"
 
-.PHONY: run test lint types tests lock preset clean
+.PHONY: run test lint types tests course seeds lock preset clean
 
 # The check comes first: DVC deletes a stage's outs before it runs, even if only to fail.
 run: .venv/core
@@ -24,6 +24,16 @@ types: .venv/dev
 
 tests: .venv/dev
 	$(RUN) pytest
+
+# Six short lessons, from one picture's patches to an evaluated model.
+course: .venv/core
+	@set -e; for lesson in examples/course/lesson*.py; do \
+		echo; echo "== $$lesson"; $(BIN)/python $$lesson; \
+	done
+
+# make seeds N=3 PARAMS=presets/notebook.yaml: the pipeline under N seeds, with mean and spread.
+seeds: .venv/core
+	$(BIN)/python -m vlm seeds $(or $(PARAMS),params.yaml) --count $(or $(N),3)
 
 # The lock file pins every package; a plain run leaves out those that only the tests need.
 .venv/core: requirements.lock pyproject.toml
@@ -46,8 +56,10 @@ lock:
 
 # make preset NAME=tiny. Refuses to overwrite edits of yours; a preset copied before isn't one.
 preset: .venv/core
-	@test -f presets/$(NAME).yaml || { echo "presets/$(NAME).yaml: no such preset" >&2; exit 2; }
-	@test -n "$(FORCE)" || git diff --quiet HEAD -- params.yaml || \
+	@test -f presets/$(NAME).yaml || { \
+		known=$$(cd presets && printf ', %s' *.yaml | sed 's/\.yaml//g'); \
+		echo "make preset NAME=$(or $(NAME),...): expected one of $${known#, }" >&2; exit 2; }
+	@test -n "$(FORCE)" || git diff --quiet HEAD -- params.yaml 2>/dev/null || \
 		( for known in presets/*.yaml; do cmp -s $$known params.yaml && exit 0; done; exit 1 ) || { \
 		echo "params.yaml has uncommitted edits; commit them, or add FORCE=1" >&2; exit 2; }
 	cp presets/$(NAME).yaml params.yaml

@@ -1,6 +1,7 @@
 """Align the projector: frozen vision encoder, frozen text table, cosine loss.
 
-Reads `data/{train,val}` and the params `seed`, `model`, `align`; writes `models/align/` (encoder,
+Reads `data/{train,val}`, weights in `data/external` where `model.vision.pretrained` names some, and
+the params `seed`, `model`, `align`; writes `models/align/` (encoder,
 projector, text side, tokenizer), `metrics/align.json` and the loss curve.
 """
 
@@ -15,6 +16,7 @@ from vlm.data.tables import read_questions, read_scenes
 from vlm.data.tokenizer import TextTokenizer
 from vlm.model.build import vlm_config
 from vlm.model.folder import save_model
+from vlm.model.pretrained import load_vit
 from vlm.model.projector import freeze
 from vlm.model.vlm import DualEncoder
 from vlm.training.objectives import alignment
@@ -38,6 +40,8 @@ def main(params: Params) -> None:
     torch.manual_seed(params.seed)
     channels, size = scenes.images.shape[1:3]
     model = DualEncoder(vlm_config(params.model, size, channels, tokenizer.vocab_size)).to(device)
+    if params.model.vision.pretrained is not None:
+        load_vit(model.vision, params.model.vision.pretrained)
     freeze(model.vision)
     freeze(model.text)
     train(

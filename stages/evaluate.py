@@ -7,14 +7,14 @@ Reads `data/{train,test}`, all models and the params `seed`, `data`, `evaluate`;
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import torch
 
 from stages.runner import run, select_device
-from vlm.config import EvaluateConfig, Params, WorldConfig
-from vlm.data.loading import CaptionData, QuestionData
+from vlm.config import DataConfig, EvaluateConfig, Params, WorldConfig
+from vlm.data.drawn import draw
+from vlm.data.loading import CaptionData
 from vlm.data.tables import (
     QuestionTable,
     SceneTable,
@@ -22,18 +22,12 @@ from vlm.data.tables import (
     read_objects,
     read_questions,
     read_scenes,
-    write_columns,
 )
-from vlm.data.tokenizer import TextTokenizer
 from vlm.evaluation.floors import AskedColumns, best_guesses
-from vlm.evaluation.predicting import (
-    Answers,
-    Strings,
-    caption,
-    classify,
-    phrase,
-    similarity,
-)
+from vlm.evaluation.fresh import count_shared, score_fresh
+from vlm.evaluation.heads import Heads
+from vlm.evaluation.outputs import Predictions, write_plots, write_predictions
+from vlm.evaluation.predicting import Floats, Strings, caption, similarity
 from vlm.evaluation.scoring import (
     BLEU_SIGNATURE,
     Bools,
@@ -46,9 +40,9 @@ from vlm.evaluation.scoring import (
     score_retrieval,
 )
 from vlm.evaluation.text_metrics import corpus_bleu4
-from vlm.files import atomic_path, write_json, write_text
-from vlm.model.folder import load_captioner, load_classifier, load_generator
-from vlm.reporting.pictures import sample_sheet
+from vlm.evaluation.word_order import score_word_order
+from vlm.files import write_json
+from vlm.model.folder import load_captioner
 from vlm.scenes.captions import parse_caption
 
 TRAIN, TEST = Path("data/train"), Path("data/test")
@@ -57,79 +51,71 @@ METRICS, PLOTS = Path("metrics/evaluate.json"), Path("plots/evaluate")
 PREDICTIONS = Path("data/predictions")
 
 
-class Predictions(NamedTuple):
-    """What the models say about the test split: (M,) questions, (N,) pictures, (G, G) gallery."""
-
-    answers: Answers
-    phrases: Strings
-    captions: list[str]
-    similarity: np.ndarray
-
-
 def main(params: Params) -> None:
-    section, device = params.evaluate, select_device(params.runtime)
+    section, seed, device = params.evaluate, params.seed, select_device(params.runtime)
     scenes, questions = read_scenes(TEST), read_questions(TEST)
-    predictions = predict(scenes, questions, section, device)
+    heads = Heads.load(HEADS, section.batch_size, device)
+    replies = heads.reply(scenes, questions)
+    right = replies.right(questions)
+    captions, gallery = describe(scenes, heads, section, device)
+    exact = captions_are_exact(captions, scenes, params.data.world)
 
-    right_answers = np.asarray(predictions.answers.answer == questions.answer, dtype=np.bool_)
-    right_phrases = np.asarray(predictions.phrases == questions.phrase, dtype=np.bool_)
-    right_captions = captions_are_exact(predictions.captions, scenes, params.data.world)
-    scorer = Scorer(list(questions.family), questions.scene_id, section.resamples, params.seed)
     train_questions = read_questions(TRAIN)
-    floors = score_floors(
-        scorer,
-        asked(train_questions, read_objects(TRAIN)),
-        asked(questions, scenes.objects),
-    )
-    keys = [keys[0] for keys in scenes.caption_keys[: len(predictions.similarity)]]
+    train = asked(train_questions, read_objects(TRAIN))
+    scorer = Scorer(list(questions.family), questions.scene_id, section.resamples, seed)
+    floors = score_floors(scorer, train, asked(questions, scenes.objects))
+    keys = [keys[0] for keys in scenes.caption_keys[: len(gallery)]]
     metrics: Figures = {
         "pictures": len(scenes),
         "questions": len(questions),
         "floors": floors,
         "classifier": {
-            **score_head(scorer, right_answers, floors),
+            **score_head(scorer, right["classifier"], floors),
             "answers_outside_vocabulary": answers_outside(questions, train_questions),
         },
         "generator": {
-            **score_head(scorer, right_phrases, floors),
-            **phrase_bleu(predictions.phrases, questions, train_questions, scorer),
+            **score_head(scorer, right["generator"], floors),
+            **phrase_bleu(replies.phrases, questions, train_questions, scorer),
         },
         "caption": {
-            **score_proportion("exact", right_captions),
-            **score_bleu(
-                predictions.captions,
-                scenes.captions,
-                scenes.scene_id,
-                section.resamples,
-                params.seed,
-            ),
+            **score_proportion("exact", exact),
+            **score_bleu(captions, scenes.captions, scenes.scene_id, section.resamples, seed),
             **caption_floors(scenes),
             "bleu_signature": BLEU_SIGNATURE,
         },
-        "retrieval": score_retrieval(predictions.similarity, keys, section.resamples, params.seed),
+        "retrieval": score_retrieval(gallery, keys, section.resamples, seed),
+        "word_order": score_word_order(heads, scenes, questions, replies, scorer, floors),
     }
-    write_predictions(predictions, scenes, questions, right_captions)
-    write_plots(metrics, predictions, scenes, questions, section.samples)
+    if section.fresh_scenes:
+        metrics["fresh"] = fresh_figures(heads, params.data, section, seed, train)
+    write_predictions(PREDICTIONS, Predictions(replies, captions, exact), scenes, questions)
+    write_plots(PLOTS, metrics, replies, scenes, questions, section.samples)
     write_json(METRICS, metrics)
 
 
-def predict(
-    scenes: SceneTable, questions: QuestionTable, section: EvaluateConfig, device: torch.device
-) -> Predictions:
-    """Every model over the test split, one model in memory at a time."""
-    size = section.batch_size
-    classifier = load_classifier(HEADS / "classifier").to(device)
-    tokenizer, room = TextTokenizer.load(HEADS / "classifier"), classifier.config.max_text_len
-    data = QuestionData(scenes, questions, tokenizer, room, classifier.answers)
-    answers = classify(classifier, data, size)
-    generator = load_generator(HEADS / "generator").to(device)
-    phrases = phrase(generator, data, tokenizer, size)
+def describe(
+    scenes: SceneTable, heads: Heads, section: EvaluateConfig, device: torch.device
+) -> tuple[list[str], Floats]:
+    """The pretrained model's captions, and (G, G) how well the gallery's captions fit."""
     captioner = load_captioner(PRETRAINED).to(device)
-    pairs = CaptionData(scenes, tokenizer, room)
-    captions = caption(captioner, pairs.images, tokenizer, size)
-    return Predictions(
-        answers, phrases, captions, similarity(captioner, pairs, section.gallery, size)
-    )
+    pairs = CaptionData(scenes, heads.tokenizer, heads.max_length)
+    captions = caption(captioner, pairs.images, heads.tokenizer, section.batch_size)
+    return captions, similarity(captioner, pairs, section.gallery, section.batch_size)
+
+
+def fresh_figures(
+    heads: Heads, data: DataConfig, section: EvaluateConfig, seed: int, train: AskedColumns
+) -> Figures:
+    """Both heads on scenes that no split holds, drawn in memory."""
+    scenes, questions = draw(data, seed, "fresh", section.fresh_scenes).tables()
+    scorer = Scorer(list(questions.family), questions.scene_id, section.resamples, seed)
+    right = heads.reply(scenes, questions).right(questions)
+    return {
+        "scenes": len(scenes),
+        "questions": len(questions),
+        "pictures_also_in_train": count_shared(scenes.images, read_scenes(TRAIN).images),
+        **score_fresh(scorer, right, train, asked(questions, scenes.objects)),
+    }
 
 
 def captions_are_exact(captions: Sequence[str], scenes: SceneTable, world: WorldConfig) -> Bools:
@@ -179,72 +165,6 @@ def caption_floors(scenes: SceneTable) -> Figures:
     wanted = [[text.split() for text in texts] for texts in scenes.captions]
     bleu = corpus_bleu4([common.split()] * len(scenes), wanted)
     return {"exact_floor": float(exact), "bleu4_floor": bleu}
-
-
-def write_predictions(
-    predictions: Predictions, scenes: SceneTable, questions: QuestionTable, exact: Bools
-) -> None:
-    """Every prediction beside its truth."""
-    write_columns(
-        PREDICTIONS / "questions.parquet",
-        {
-            "question_id": questions.question_id,
-            "scene_id": questions.scene_id,
-            "family": questions.family,
-            "question": questions.question,
-            "answer": questions.answer,
-            "phrase": questions.phrase,
-            "classifier_answer": predictions.answers.answer,
-            "classifier_confidence": predictions.answers.confidence,
-            "generator_phrase": predictions.phrases,
-        },
-    )
-    write_columns(
-        PREDICTIONS / "captions.parquet",
-        {
-            "scene_id": scenes.scene_id,
-            "caption": predictions.captions,
-            "reference": [captions[0] for captions in scenes.captions],
-            "exact": exact,
-        },
-    )
-
-
-def write_plots(
-    metrics: Figures,
-    predictions: Predictions,
-    scenes: SceneTable,
-    questions: QuestionTable,
-    samples: int,
-) -> None:
-    """What `dvc plots` draws: accuracy by family, answer confusion, sample pictures."""
-    heads = [metrics[head]["by_family"] for head in ("classifier", "generator")]
-    rows = [f"{name},{heads[0][name]:.6f},{heads[1][name]:.6f}" for name in heads[0]]
-    write_text(PLOTS / "by_family.csv", "\n".join(["family,classifier,generator", *rows]) + "\n")
-    pairs = zip(questions.answer, predictions.answers.answer, strict=True)
-    write_text(
-        PLOTS / "confusion.csv", "truth,prediction\n" + "".join(f"{t},{p}\n" for t, p in pairs)
-    )
-
-    shown = []  # a question of each picture, another one each time
-    for picture in range(min(samples, len(scenes))):
-        rows_of_picture = np.flatnonzero(questions.scene_index == picture)
-        if len(rows_of_picture):
-            shown.append(rows_of_picture[picture % len(rows_of_picture)])
-    lines = [
-        [
-            (questions.question[row], None),
-            (f"truth: {questions.answer[row]}", None),
-            (
-                predictions.answers.answer[row],
-                predictions.answers.answer[row] == questions.answer[row],
-            ),
-            (predictions.phrases[row], predictions.phrases[row] == questions.phrase[row]),
-        ]
-        for row in shown
-    ]
-    with atomic_path(PLOTS / "samples.png") as partial:
-        partial.write_bytes(sample_sheet(scenes.images[questions.scene_index[shown]], lines))
 
 
 if __name__ == "__main__":

@@ -5,7 +5,6 @@ Reads `params.yaml` (`seed`, `data`); writes `data/{train,val,test}/` and
 """
 
 from collections.abc import Iterator
-from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +13,11 @@ import numpy.typing as npt
 
 from stages.runner import run
 from vlm.config.schema import Params, WorldConfig
+from vlm.data.drawn import draw, picture_hash
 from vlm.data.tables import write_questions, write_scenes
 from vlm.errors import UserError
 from vlm.files import write_json
-from vlm.scenes.asking import AskedQuestions, draw_questions
-from vlm.scenes.captions import write_captions
-from vlm.scenes.render import render_batches
-from vlm.scenes.sampler import sample_scenes
+from vlm.scenes.asking import AskedQuestions
 from vlm.scenes.scene import Scenes
 
 DATA = Path("data")
@@ -36,15 +33,11 @@ def main(params: Params) -> None:
     duplicates = 0
 
     for split, number in sizes.items():
-        scenes = sample_scenes(data.world, seed, split, number)
-        captions = write_captions(data, scenes, seed, split)
-        questions = draw_questions(data, scenes, seed, split)
+        drawn = draw(data, seed, split, number)
+        scenes, questions = drawn.scenes, drawn.questions
         hashes: list[bytes] = []
-        pictures = _hashed(render_batches(scenes, data.world, seed, split), hashes)
-
-        keys = [[key] * data.captions_per_scene for key in captions.keys]
-        records = scenes.records(data.world)
-        write_scenes(DATA / split, pictures, records, captions.texts.tolist(), keys)
+        pictures = _hashed(drawn.pictures(), hashes)
+        write_scenes(DATA / split, pictures, drawn.objects, drawn.captions, drawn.caption_keys)
         write_questions(
             DATA / split,
             questions.scene_id,
@@ -80,7 +73,7 @@ def _hashed(
 ) -> Iterator[npt.NDArray[np.uint8]]:
     """Pass pictures on, and add a hash of each one's pixels to `hashes`."""
     for batch in batches:
-        hashes += [blake2b(image.tobytes(), digest_size=16).digest() for image in batch]
+        hashes += [picture_hash(image) for image in batch]
         yield batch
 
 

@@ -5,6 +5,7 @@ import errno
 import os
 import platform
 import resource
+import signal
 import sys
 import time
 from collections.abc import Callable
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 PARAMS = Path("params.yaml")
 RUNTIME = Path(".runtime")  # seconds and memory of each stage's last run; in git nor in DVC
 FAILED, MISTAKE, INTERRUPTED = 1, 2, 130
+FULL = (errno.ENOSPC, errno.EDQUOT)  # the disk, or this user's share of it
 
 
 @cache
@@ -44,28 +46,20 @@ def run(name: str, stage: Callable[[Params], None]) -> NoReturn:
     params = params_in_force()
     started = time.perf_counter()
     try:
+        _interrupt_by_exception()
         _set_threads(params.runtime.threads)
         stage(params)
+        _record(name, time.perf_counter() - started, params.runtime)
     except UserError as error:
         _end(f"{name}: {error}", MISTAKE)
     except StoppedError as error:
         _end(f"{name}: {error}", FAILED)
     except OSError as error:
-        if error.errno != errno.ENOSPC:
+        if error.errno not in FULL:
             raise
         _end(f"{name}: no space left on the disk; nothing half-written was left", FAILED)
     except KeyboardInterrupt:
         _end(f"{name}: interrupted; nothing half-written was left", INTERRUPTED)
-    write_json(
-        RUNTIME / f"{name}.json",
-        {
-            "seconds": time.perf_counter() - started,
-            "peak_memory_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
-            "threads": params.runtime.threads,
-            "cores": os.cpu_count() or 0,
-            "machine": platform.machine(),
-        },
-    )
     sys.exit(0)
 
 
@@ -110,6 +104,26 @@ def progress(name: str, steps: int, runtime: RuntimeConfig) -> "Callable[[int, R
 def say(line: str) -> None:
     """One line to the person who watches."""
     print(line, file=sys.stderr, flush=True)
+
+
+def _interrupt_by_exception() -> None:
+    """From here on Ctrl-C unwinds, so that what is half-written goes; see `stages/__init__.py`."""
+    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _record(name: str, seconds: float, runtime: RuntimeConfig) -> None:
+    """Write what a stage took, for the report."""
+    write_json(
+        RUNTIME / f"{name}.json",
+        {
+            "seconds": seconds,
+            "peak_memory_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+            "threads": runtime.threads,
+            "cores": os.cpu_count() or 0,
+            "machine": platform.machine(),
+        },
+    )
 
 
 def _set_threads(threads: int) -> None:

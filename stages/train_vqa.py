@@ -1,4 +1,4 @@
-"""Train one of the two heads that answer questions, from the pretrained model.
+"""Train one of the two heads that answer questions, from the pretrained model or from scratch.
 
 `python -m stages.train_vqa classifier` or `generator`. Reads `data/{train,val}`,
 `models/pretrain/` and the params `seed`, `train_vqa.HEAD`; writes `models/train_vqa/HEAD/`,
@@ -11,14 +11,16 @@ from pathlib import Path
 import torch
 
 from stages.runner import progress, run, select_device
-from vlm.config import Params
-from vlm.data.loading import QuestionData
+from vlm.config import ClassifierConfig, GeneratorConfig, Params
+from vlm.data.loading import QuestionBatch, QuestionData
 from vlm.data.tables import read_questions, read_scenes
 from vlm.data.tokenizer import TextTokenizer
 from vlm.errors import UserError
 from vlm.model.folder import load_config, load_parts, save_model
 from vlm.model.projector import freeze
+from vlm.model.vlm import VLMConfig
 from vlm.model.vqa import AnswerClassifier, PhraseGenerator
+from vlm.training.fit import Objective
 from vlm.training.objectives import classification, generation
 from vlm.training.train import train
 
@@ -29,10 +31,12 @@ HEADS = ("classifier", "generator")
 def main(params: Params, head: str) -> None:
     device = select_device(params.runtime)
     tokenizer, config = TextTokenizer.load(PRETRAINED), load_config(PRETRAINED)
+    section = params.train_vqa.classifier if head == "classifier" else params.train_vqa.generator
+    padding = section.pad_phrases if isinstance(section, GeneratorConfig) else 0
     questions = read_questions(DATA / "train")
     answers = sorted(set(questions.answer))  # the closed vocabulary comes from train alone
     data, validation = (
-        QuestionData(scenes, asked, tokenizer, config.max_text_len, answers)
+        QuestionData(scenes, asked, tokenizer, config.max_text_len, answers, padding)
         for scenes, asked in [
             (read_scenes(DATA / "train"), questions),
             (read_scenes(DATA / "val"), read_questions(DATA / "val")),
@@ -40,24 +44,9 @@ def main(params: Params, head: str) -> None:
     )
 
     torch.manual_seed(params.seed)
-    if head == "classifier":
-        section = params.train_vqa.classifier
-        model = AnswerClassifier(
-            config,
-            answers,
-            section.fusion,
-            section.fusion_depth,
-            section.head_hidden,
-            section.question_frequency,
-        )
-        load_parts(model, PRETRAINED, ["vision", "projector", "text"])
-        objective = classification(model)
-    else:
-        section = params.train_vqa.generator
-        model = PhraseGenerator(config, section.memory, section.context, section.question_frequency)
-        load_parts(model, PRETRAINED, ["vision", "projector", "text", "decoder"])
-        objective = generation(model)
-
+    model, objective, pretrained = make_head(section, config, answers)
+    if section.start == "pretrain":
+        load_parts(model, PRETRAINED, pretrained)
     if section.freeze_text:
         freeze(model.text)
     folder = Path("models/train_vqa") / head
@@ -78,10 +67,30 @@ def main(params: Params, head: str) -> None:
     tokenizer.save(folder)
 
 
+def make_head(
+    section: ClassifierConfig | GeneratorConfig, config: VLMConfig, answers: list[str]
+) -> tuple[AnswerClassifier | PhraseGenerator, Objective[QuestionBatch], list[str]]:
+    """A head with random weights, what it minimises, and the parts that pretraining has too."""
+    parts = ["vision", "projector", "text"]
+    if isinstance(section, ClassifierConfig):
+        classifier = AnswerClassifier(
+            config,
+            answers,
+            section.fusion,
+            section.fusion_depth,
+            section.head_hidden,
+            section.question_frequency,
+        )
+        return classifier, classification(classifier), parts
+    generator = PhraseGenerator(config, section.memory, section.context, section.question_frequency)
+    return generator, generation(generator), [*parts, "decoder"]
+
+
 def chosen_head(arguments: list[str]) -> str:
     """The head named on the command line."""
     if len(arguments) != 1 or arguments[0] not in HEADS:
-        raise UserError(f"head: got {' '.join(arguments) or 'nothing'}, expected one of {HEADS}")
+        got = " ".join(arguments) or "nothing"
+        raise UserError(f"head: got {got}, expected {' or '.join(HEADS)}")
     return arguments[0]
 
 

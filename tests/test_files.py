@@ -83,6 +83,12 @@ def test_json_is_sorted_rounded_and_strict(tmp_path):
     }
 
 
+@pytest.mark.parametrize(("decimals", "kept"), [(None, 0.1234567890123), (2, 0.12)])
+def test_json_is_rounded_as_asked(tmp_path, decimals, kept):
+    write_json(tmp_path / "m.json", {"a": [0.1234567890123]}, decimals=decimals)
+    assert read_json(tmp_path / "m.json") == {"a": [kept]}
+
+
 def test_the_umask_is_not_the_temporary_files(tmp_path):
     write_text(tmp_path / "x", "")
     assert (tmp_path / "x").stat().st_mode & 0o777 == 0o644

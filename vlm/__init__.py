@@ -7,17 +7,20 @@ from importlib import import_module
 from typing import Any
 
 _PUBLIC = {
-    "vlm.data.mock": ["synthesize_image"],
+    "vlm.data.mock": ["mock_pairs", "synthesize_image"],
     "vlm.errors": ["UserError"],
+    "vlm.evaluation.intervals": ["wilson"],
     "vlm.evaluation.retrieval": ["recall_at_k"],
+    "vlm.evaluation.suite": ["EvalSuite", "build_eval_suite", "evaluate"],
     "vlm.evaluation.text_metrics": ["bleu4"],
     "vlm.evaluation.vqa_metrics": ["vqa_exact_match"],
     "vlm.generation": ["generate"],
     "vlm.losses": ["cosine_alignment_loss", "info_nce_loss", "lm_loss"],
-    "vlm.model.attention": ["causal_mask"],
+    "vlm.model.attention": ["attention", "causal_mask", "watch_attention"],
     "vlm.model.decoder": ["DecoderConfig", "VisionLanguageDecoder"],
     "vlm.model.kv_cache": ["KVCache"],
-    "vlm.model.patch_embed": ["PatchEmbed", "sinusoidal_2d", "unfold_then_linear"],
+    "vlm.model.patch_embed": ["PatchEmbed", "sinusoidal_1d", "sinusoidal_2d", "unfold_then_linear"],
+    "vlm.model.pretrained": ["load_vit"],
     "vlm.model.projector": ["MLPProjector", "freeze"],
     "vlm.model.text": ["PAD_ID"],
     "vlm.model.vit": ["ViTConfig", "VisionEncoder"],

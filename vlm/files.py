@@ -40,13 +40,13 @@ def write_text(path: str | Path, text: str) -> None:
         partial.write_text(text, encoding="utf-8", newline="\n")
 
 
-def write_json(path: str | Path, values: Mapping[str, Any]) -> int:
-    """Write `values` as strict JSON: sorted, 6 decimals, no NaN or infinity.
+def write_json(path: str | Path, values: Mapping[str, Any], decimals: int | None = DECIMALS) -> int:
+    """Write `values` as strict JSON: sorted, rounded to `decimals` (None: not), no NaN or infinity.
 
     A non-finite number is left out and counted; where there are any, the file says how many
     under `non_finite`. Returns that count.
     """
-    clean, dropped = _finite(values)
+    clean, dropped = _finite(values, decimals)
     if dropped:
         clean["non_finite"] = dropped
     write_text(path, json.dumps(clean, indent=2, sort_keys=True, allow_nan=False) + "\n")
@@ -58,7 +58,7 @@ def read_json(path: str | Path) -> dict[str, Any]:
     return json.loads(Path(path).read_text(encoding="utf-8"))
 
 
-def _finite(value: Any) -> tuple[Any, int]:
+def _finite(value: Any, decimals: int | None) -> tuple[Any, int]:
     """`value` without its non-finite numbers, floats rounded, and how many were left out."""
     if isinstance(value, Mapping):
         kept, dropped = {}, 0
@@ -66,13 +66,14 @@ def _finite(value: Any) -> tuple[Any, int]:
             if isinstance(item, float) and not math.isfinite(item):
                 dropped += 1
                 continue
-            kept[str(key)], inner = _finite(item)
+            kept[str(key)], inner = _finite(item, decimals)
             dropped += inner
         return kept, dropped
     if isinstance(value, list | tuple):
-        pairs = [_finite(v) for v in value if not (isinstance(v, float) and not math.isfinite(v))]
+        finite = [v for v in value if not (isinstance(v, float) and not math.isfinite(v))]
+        pairs = [_finite(v, decimals) for v in finite]
         dropped = len(value) - len(pairs) + sum(inner for _, inner in pairs)
         return [v for v, _ in pairs], dropped
-    if isinstance(value, float):
-        return round(value, DECIMALS), 0
+    if isinstance(value, float) and decimals is not None:
+        return round(value, decimals), 0
     return value, 0

@@ -1,17 +1,19 @@
 """Rules of shape that the parameter schema and the architecture classes both hold."""
 
+from collections.abc import Sequence
+
 from vlm.errors import UserError
 
 
 def check_heads(hidden: int, heads: int) -> None:
     """Every head takes an equal share of the width."""
-    if hidden % heads:
+    if heads < 1 or hidden % heads:
         raise UserError(f"hidden {hidden} not divisible by heads {heads}")
 
 
 def check_patches(image_size: int, patch_size: int) -> None:
     """Patches tile the picture."""
-    if image_size % patch_size:
+    if patch_size < 1 or image_size % patch_size:
         raise UserError(f"patch_size {patch_size} must divide image_size {image_size}")
 
 
@@ -26,6 +28,27 @@ def check_conv_stem(patch_size: int) -> None:
     """A convolutional stem halves the picture once per layer."""
     if patch_size < 2 or patch_size & (patch_size - 1):
         raise UserError(f"conv stem needs patch_size a power of two, got {patch_size}")
+
+
+def check_pretrained(stem: str, position: str, norm: str) -> None:
+    """Weights of a pretrained ViT are of one build.
+
+    It cuts patches by one convolution, brings its own positions and normalises before each branch.
+    """
+    for name, got, expected in (
+        ("stem", stem, "patch"),
+        ("position", position, "learned"),
+        ("norm", norm, "pre"),
+    ):
+        if got != expected:
+            raise UserError(f"{name}: got {got}, expected {expected} with pretrained weights")
+
+
+def check_pixel_statistics(name: str, values: Sequence[float], channels: int) -> None:
+    """One value for all channels, or each channel its own."""
+    if len(values) not in (1, channels):
+        expected = "1" if channels == 1 else f"1 or {channels}, one a channel"
+        raise UserError(f"{name}: got {len(values)} values, expected {expected}")
 
 
 def check_batch(batch_size: int, corpus_size: int) -> None:

@@ -51,6 +51,28 @@ def test_a_wrong_rate_names_the_key(value):
     assert message(align__learning_rate=value).startswith("align.learning_rate: got ")
 
 
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        (
+            {"model__vision__pretrained": "vit.safetensors"},
+            "model.vision.pretrained: got 'vit.safetensors', expected a path like"
+            " data/external/NAME.safetensors",
+        ),
+        ({"data__world__shapes": []}, "data.world.shapes: got [], expected at least 1 item"),
+        ({"data__families": {}}, "data.families: got {}, expected at least 1 item"),
+        ({"align": None}, "align: got None, expected a section"),
+        ({"data__world": [1] * 99}, "data.world: got [1, 1, 1, 1, 1, 1, ...], expected a section"),
+        (
+            {"model__vision__pixel_mean": [0.5, 0.5]},
+            "model.vision.pixel_mean: got 2 values, expected 1",
+        ),
+    ],
+)
+def test_what_was_expected_is_said_in_plain_words(values, expected):
+    assert message(**values) == expected
+
+
 def test_a_missing_key_is_named():
     params = read_preset("tiny")
     del params["pretrain"]["lm_weight"]
@@ -113,6 +135,22 @@ def test_broken_files_are_one_line(tmp_path, text):
     with pytest.raises(UserError) as error:
         load_params(path)
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", "empty, expected sections"),
+        ("# seed: 0\n", "empty, expected sections"),
+        ("seed: 0\nalign:\n  steps: 1\n  steps: 2\n", "line 4: duplicate key steps"),
+    ],
+)
+def test_an_empty_file_and_a_key_said_twice(tmp_path, text, expected):
+    path = tmp_path / "params.yaml"
+    path.write_text(text)
+    with pytest.raises(UserError) as error:
+        load_params(path)
+    assert str(error.value) == f"{path}: {expected}"
 
 
 def test_a_missing_file_is_named(tmp_path):

@@ -56,6 +56,8 @@ def test_a_text_that_is_too_long_is_named():
     tokenizer = TextTokenizer.fit(["a b c d"])
     with pytest.raises(UserError, match=r"text of 6 tokens.*exceeds max_length 5: 'a b c d'"):
         tokenizer.encode(["a", "a b c d"], max_length=5)
+    with pytest.raises(UserError, match=r"text of 7 tokens.*exceeds max_length 5: 'a,b,c'"):
+        tokenizer.encode(["a b c d", "a,b,c"], max_length=5)  # punctuation marks are tokens too
 
 
 @settings(max_examples=25, deadline=None)

@@ -131,7 +131,7 @@ def test_missing_tables_are_named(tmp_path: Path):
     refuses(gone, str(gone), "no such folder", "expected scenes-00000.parquet")
     write(tmp_path)
     (tmp_path / "questions-00000.parquet").unlink()
-    refuses(tmp_path, "expected questions-00000.parquet", read=read_questions)
+    refuses(tmp_path, "got a folder without questions-00000.parquet", read=read_questions)
 
 
 def test_broken_tables_are_named(tmp_path: Path):

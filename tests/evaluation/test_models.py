@@ -9,7 +9,7 @@ from vlm.data.tables import QuestionTable, SceneTable
 from vlm.data.tokenizer import TextTokenizer
 from vlm.errors import StoppedError
 from vlm.evaluation.decoding import ARMS, check_equality, decode, lengthened, sweep
-from vlm.evaluation.predicting import caption, classify, phrase, similarity
+from vlm.evaluation.predicting import caption, classify, cosines, phrase, similarity
 from vlm.evaluation.scoring import Scorer, score_head, score_retrieval
 from vlm.model.kv_cache import LayerCache
 from vlm.model.vlm import ContrastiveCaptioner, VLMConfig
@@ -120,3 +120,12 @@ def test_the_gate_lets_no_nan_through():
         decoder.head.weight[7, 0] = float("nan")
     with pytest.raises(StoppedError, match="aren't finite"):
         check_equality(decoder, torch.randn(2, 5, 32), 2, 6)
+
+
+@pytest.mark.parametrize("size", [3, 7, 33, 64, 120])
+def test_equal_vectors_tie_to_the_last_bit(size):
+    """A model that tells nothing apart must not rank by rounding."""
+    same = cosines(torch.randn(1, 64).expand(size, -1), torch.randn(1, 64).expand(size, -1))
+    assert same.dtype == torch.float64
+    assert (same == same[0, 0]).all()
+    assert float(cosines(torch.tensor([[2.0, 0.0]]), torch.tensor([[3.0, 3.0]]))) == 0.707107

@@ -70,7 +70,8 @@ def test_a_model_of_another_kind(copy):
 
 
 def test_an_unknown_head(copy):
-    assert "head: got oracle, expected one of" in mistake(copy, "stages.train_vqa", "oracle")
+    text = mistake(copy, "stages.train_vqa", "oracle")
+    assert "head: got oracle, expected classifier or generator" in text
 
 
 def test_a_nan_stops_with_its_step_and_writes_no_weights(copy):

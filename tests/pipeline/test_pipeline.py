@@ -31,11 +31,12 @@ def test_every_figure_has_its_interval_and_its_floor(finished):
         assert set(figures["by_family"]) == families
         mean = sum(figures["by_family"].values()) / 5
         assert figures["exact_match"] == pytest.approx(mean, abs=2e-6)
+    floors = ["majority", "question_only", "image_only"]
     headlines = {
-        "classifier": ["exact_match"],
-        "generator": ["exact_match", "bleu4"],
+        "classifier": ["exact_match", "exact_match_per_question"],
+        "generator": ["exact_match", "exact_match_per_question", "bleu4"],
         "caption": ["exact", "bleu4"],
-        "floors": ["majority", "question_only", "image_only"],
+        "floors": [*floors, *(f"{name}_per_question" for name in floors)],
         "retrieval": [
             f"{direction}_{name}"
             for direction in ("image_to_text", "text_to_image")
@@ -50,6 +51,47 @@ def test_every_figure_has_its_interval_and_its_floor(finished):
     assert metrics["retrieval"]["gallery"] == 100
     assert 0 < metrics["retrieval"]["chance_R@1"] < 1
     assert metrics["pictures"] == 128 and metrics["questions"] == 1024
+
+
+def test_word_order_is_probed_and_fresh_scenes_are_left_out(finished):
+    metrics = read(finished, "evaluate.json")
+    assert "fresh" not in metrics
+    probed = metrics["word_order"]
+    assert probed["pictures"] == 128 and probed["questions"] == 1024
+    assert probed["distinct_questions"] > 10 and probed["without_another_order"] == 0
+    for head in ("classifier", "generator"):
+        figures = probed[head]
+        assert 0 < figures["distance_low"] <= figures["distance"] <= figures["distance_high"]
+        assert figures["distance"] < figures["distance_between_questions"]
+        assert set(figures["distance_by_family"]) == set(metrics[head]["by_family"])
+        mean = sum(figures["changed_by_family"].values()) / 5
+        assert figures["changed"] == pytest.approx(mean, abs=2e-6)
+        for name in ("changed", "exact_match"):
+            low, value, high = (figures[name + end] for end in ("_low", "", "_high"))
+            assert 0 <= low <= value <= high <= 1
+
+
+def test_fresh_scenes_are_scored_where_the_parameters_ask_for_them(finished, tmp_path):
+    copy = tmp_path / "copy"
+    shutil.copytree(finished.folder, copy, ignore=shutil.ignore_patterns(".dvc", ".git"))
+    other = type(finished)(copy)
+    before = read(finished, "evaluate.json")
+    with other.edit("params.yaml", "fresh_scenes: 0", "fresh_scenes: 60"):
+        other.run("python", "-m", "stages.evaluate")
+        other.run("python", "-m", "stages.report")
+    metrics = read(other, "evaluate.json")
+    fresh = metrics.pop("fresh")
+    assert metrics == before
+    assert fresh["scenes"] == 60 and fresh["questions"] == 480
+    assert fresh["pictures_also_in_train"] == 0
+    floors = [fresh[name] for name in ("majority", "question_only", "image_only")]
+    for head in ("classifier", "generator"):
+        figures = fresh[head]
+        low, value, high = (figures[f"exact_match{end}"] for end in ("_low", "", "_high"))
+        assert 0 <= low <= value <= high <= 1
+        assert figures["lift"] == pytest.approx(value - max(floors), abs=2e-6)
+        assert set(figures["by_family"]) == set(fresh["floors_by_family"]["majority"])
+    assert "60 fresh scenes with 480 questions" in (copy / "reports/index.html").read_text()
 
 
 def test_cached_decoding_gives_the_same_tokens(finished):

@@ -6,7 +6,7 @@ from pathlib import Path
 from subprocess import run
 
 import pytest
-from example_run import HOSTILE, PARAMS, TRAININGS, write_run
+from example_run import HOSTILE, PARAMS, TRAININGS, fresh_scores, write_run
 
 from vlm.data.tables import read_scenes
 from vlm.errors import UserError
@@ -86,6 +86,14 @@ def test_ids_are_unique_and_every_link_has_its_target(page: str) -> None:
         "Retrieval R@1, picture to caption 87.1% 86.1 to 88.1% 5.0% (chance) +82.1 points",
         "corpus BLEU-4 71.3% 70.3 to 72.3% 20.0% (commonest in train)",
         "count 95.0% 93.0 to 97.0% 95.0% 93.0 to 97.0% 31.2% 43.3% 52.4%",
+        "classifier, test split 96.1% 95.1 to 97.1% 54.4% (image only) +41.7 points",
+        "Does it read the question? A model that reads a question as a bag of words",
+        "relation 0.110 (0.090 to 0.130) 61.0% 59.0 to 63.0% 61.0% 59.0 to 63.0%",
+        "all 0.141 (0.131 to 0.151) 53.9% 52.9 to 54.9% 53.9%",
+        "Each of the 18 distinct questions scrambled once, asked about 30 test pictures (120 q",
+        "between two different questions it is 0.471 on average",
+        "generator, as asked 92.3% 91.3 to 93.3% 52.4% (image only) +39.9 points",
+        "generator, scrambled 45.6% 44.6 to 46.6% 52.4% (image only) -6.8 points",
         "8 pictures, 20 tokens cached 32 ms 28.8 ms to 35.2 ms 5,000 5.00x",
         "Measured on: Some CPU, cores 2, threads 2, PyTorch 2.13, Linux",
         "align 1 min 23 s 731 MiB 2 of 2 arm",
@@ -141,8 +149,52 @@ def test_a_missing_input_names_itself_and_its_stage(
     monkeypatch.chdir(tmp_path)
     write_run(tmp_path, scenes=2)
     (tmp_path / missing).rename(tmp_path / "elsewhere")
-    expected = f"{missing}: got no such file, expected what the stage {stage} writes"
+    expected = f"{missing}: no such file; expected what the stage {stage} writes"
     with pytest.raises(UserError, match=f"^{re.escape(expected)}$"):
+        read_inputs(Path(), PARAMS)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        (
+            "plots/benchmark_kv_cache/sweep.tsv",
+            "batch\tlength\n8\t20\n",
+            "got columns batch, length, expected batch, length, arm, seconds, seconds_min,"
+            " seconds_max, tokens_per_second",
+        ),
+        (
+            "plots/evaluate/confusion.csv",
+            "truth,said\nyes,no\n",
+            "got columns truth, said, expected truth, prediction",
+        ),
+        (
+            "plots/pretrain.tsv",
+            "step\ttrain_loss\ttrain_lm\tval_loss\n1\t1\t1\t1\n",
+            "got columns step, train_loss, train_lm, val_loss, expected step, train_loss,"
+            " val_loss, val_lm",
+        ),
+        ("plots/pretrain.tsv", "", "got no rows, expected those of the stage pretrain"),
+    ],
+)
+def test_a_table_with_other_columns_names_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, text: str, message: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_run(tmp_path, scenes=2)
+    Path(name).write_text(text)
+    with pytest.raises(UserError, match=f"^{re.escape(f'{name}: {message}')}$"):
+        read_inputs(Path(), PARAMS)
+
+
+def test_a_table_after_a_merge_names_the_row(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_run(tmp_path, scenes=2)
+    with Path("plots/align.tsv").open("a") as file:
+        file.write("<<<<<<< HEAD\n")
+    with pytest.raises(UserError, match=r"^plots/align.tsv row \d+: values: got 1, expected \d$"):
         read_inputs(Path(), PARAMS)
 
 
@@ -157,6 +209,33 @@ def test_figures_that_were_not_finite_are_said_to_be_missing(tmp_path: Path) -> 
     text = text_of(build_page(read_inputs(tmp_path, PARAMS)))
     assert "corpus BLEU-4 not measured 70.3 to 72.3%" in text
     assert "95.4% 94.4 to 96.4% 43.3% (question only)" in text
+
+
+def test_fresh_scenes_are_shown_where_there_are_any(tmp_path: Path, page: str) -> None:
+    assert "fresh scenes" not in text_of(page)
+    write_run(tmp_path, scenes=10)
+    path = tmp_path / "metrics/evaluate.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"fresh": fresh_scores()}))
+    page = build_page(read_inputs(tmp_path, PARAMS))
+    Reader(page)
+    for words in (
+        "generator, fresh scenes 88.8% 87.8 to 89.8% 52.4% (image only) +36.4 points",
+        "2,000 fresh scenes with 16,000 questions were drawn",
+        "Of their pictures 3 equal a training picture",
+        "Exact match on fresh scenes by question family, beside its floors",
+    ):
+        assert words in text_of(page)
+
+
+def test_text_encoders_that_differ_are_shown_each(tmp_path: Path) -> None:
+    write_run(tmp_path, scenes=10)
+    path = tmp_path / "metrics/evaluate.json"
+    scores = json.loads(path.read_text())
+    scores["word_order"]["generator"]["distance_by_family"]["relation"] = 0.222
+    path.write_text(json.dumps(scores))
+    text = text_of(build_page(read_inputs(tmp_path, PARAMS)))
+    assert "relation 0.110 (0.090 to 0.130) 0.222 (0.090 to 0.130) 61.0%" in text
+    assert "0.471, classifier and 0.471, generator on average" in text
 
 
 def test_the_stage_needs_no_torch() -> None:

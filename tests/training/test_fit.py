@@ -29,6 +29,7 @@ def config(**changes) -> OptimizerConfig:
         "accumulate": 1,
         "eval_every": 5,
         "val_pictures": 8,
+        "keep": "best",
     }
     return OptimizerConfig(**{**values, **changes})
 
@@ -69,10 +70,10 @@ def test_it_learns_and_keeps_the_best():
     )
     assert [row["step"] for row in result.curve] == [5, 10, 15, 20]
     best = min(result.curve, key=lambda row: row["val_loss"])
-    assert result.best_step == best["step"] and result.best["loss"] == best["val_loss"]
+    assert result.kept_step == best["step"] and result.kept["loss"] == best["val_loss"]
     again = evaluate_loss(model, regression(model), [points(32, -1)], CPU, 0)
-    assert again["loss"] == pytest.approx(result.best["loss"])
-    assert result.best["loss"] < result.curve[0]["val_loss"]
+    assert again["loss"] == pytest.approx(result.kept["loss"])
+    assert result.kept["loss"] < result.curve[0]["val_loss"]
     assert not model.training
 
 
@@ -86,9 +87,9 @@ def test_a_worse_end_is_not_kept():
     nn.init.zeros_(model.weight)
     nn.init.zeros_(model.bias)
     result = fit(model, objective, lambda step: [points(8, step)], [points(8, 1)], config(), CPU)
-    assert result.best_step == 5
+    assert result.kept_step == 5
     assert evaluate_loss(model, objective, [points(8, 1)], CPU, 0)["loss"] == pytest.approx(
-        result.best["loss"]
+        result.kept["loss"]
     )
 
 
@@ -186,3 +187,51 @@ def test_the_same_seed_gives_the_same_weights():
         return torch.cat([p.detach().flatten() for p in model.parameters()])
 
     assert torch.equal(run(), run())
+
+
+def test_the_last_weights_are_kept_where_asked_for():
+    """The same pull away from what validation wants: now its end is kept."""
+    model = nn.Linear(2, 1)
+    objective = Objective(
+        lambda b: {"square": (model(b.images) - (3 if model.training else 0)).square().mean()},
+        {"square": 1.0},
+    )
+    last = config(keep="last", learning_rate=0.1)
+    result = fit(model, objective, lambda step: [points(8, step)], [points(8, 1)], last, CPU)
+    assert result.kept_step == 20
+    assert result.kept["loss"] == result.curve[-1]["val_loss"]
+    assert evaluate_loss(model, objective, [points(8, 1)], CPU, 0)["loss"] == pytest.approx(
+        result.kept["loss"]
+    )
+
+
+@pytest.mark.parametrize("clip_norm", [0.0, 0.1])
+def test_no_clipping_is_no_clipping(clip_norm, monkeypatch):
+    """SGD in place of AdamW, whose steps hardly depend on the length of a gradient."""
+    monkeypatch.setattr(
+        "vlm.training.fit.make_optimizer",
+        lambda model, config: torch.optim.SGD(model.parameters(), lr=config.learning_rate),
+    )
+    model = nn.Linear(2, 1)
+    nn.init.zeros_(model.weight)
+    nn.init.zeros_(model.bias)
+    c = config(steps=1, warmup_steps=0, eval_every=1, clip_norm=clip_norm, learning_rate=1.0)
+    still = Numbers(torch.zeros(4, 2), {"square": 4})
+    fit(model, regression(model), lambda step: [still], [still], c, CPU)
+    # The loss is (bias - 3)^2, its gradient -6.
+    assert model.bias.item() == pytest.approx(6.0 if clip_norm == 0 else 0.1, rel=1e-4)
+
+
+def test_a_score_is_shown_by_validation_and_decides_nothing():
+    model = nn.Linear(2, 1)
+
+    def terms(batch: Numbers) -> dict[str, torch.Tensor]:
+        square = {"square": (model(batch.images) - 3).square().mean()}
+        return square if model.training else square | {"high": torch.tensor(0.25)}
+
+    objective = Objective(terms, {"square": 1.0}, ["high"])
+    data = Numbers(points(8, 0).images, {"square": 8, "high": 8})
+    result = fit(model, objective, lambda step: [data], [data], config(steps=5), CPU)
+    row = result.curve[0]
+    assert row["val_high"] == 0.25 and "train_high" not in row
+    assert row["val_loss"] == row["val_square"]

@@ -11,6 +11,7 @@ from vlm.data.loading import CaptionData, QuestionData
 from vlm.data.tables import QuestionTable, SceneTable
 from vlm.data.tokenizer import TextTokenizer
 from vlm.errors import UserError
+from vlm.generation import generate
 from vlm.model.folder import load_config, load_parts, save_model
 from vlm.model.projector import freeze
 from vlm.model.vlm import DualEncoder, VLMConfig
@@ -59,6 +60,7 @@ def optimizer(**changes) -> OptimizerConfig:
         "accumulate": 1,
         "eval_every": 4,
         "val_pictures": 3,
+        "keep": "best",
     }
     return OptimizerConfig(**{**values, **changes})
 
@@ -67,10 +69,10 @@ def captions() -> CaptionData:
     return CaptionData(SCENES, TOKENIZER, 8)
 
 
-def questions(answers: list[str], known: list[str]) -> QuestionData:
+def asked(answers: list[str]) -> QuestionTable:
     n = len(answers)
     column = np.array(answers, dtype=object)
-    asked = QuestionTable(
+    return QuestionTable(
         question_id=np.arange(n),
         scene_id=np.arange(n) % 3,
         scene_index=np.arange(n) % 3,
@@ -79,7 +81,10 @@ def questions(answers: list[str], known: list[str]) -> QuestionData:
         answer=column,
         phrase=column,
     )
-    return QuestionData(SCENES, asked, TOKENIZER, 8, known)
+
+
+def questions(answers: list[str], known: list[str], pad_phrases: int = 0) -> QuestionData:
+    return QuestionData(SCENES, asked(answers), TOKENIZER, 8, known, pad_phrases)
 
 
 def run(model, objective, data, tmp_path, **changes):
@@ -161,7 +166,7 @@ def test_an_answer_outside_the_vocabulary_is_not_learned_from():
 
 def test_a_table_with_nothing_to_learn_stops_before_training(tmp_path):
     model = AnswerClassifier(CONFIG, ["no", "yes"])
-    with pytest.raises(UserError, match="data: no supervised item"):
+    with pytest.raises(UserError, match="data/train: no supervised item"):
         run(model, classification(model), questions(["maybe"] * 3, ["no", "yes"]), tmp_path)
 
 
@@ -184,3 +189,51 @@ def test_question_codes_of_near_questions_are_nearly_orthogonal():
     assert cosine(0) > 0.9
     assert cosine(5.0) < 0.6
     assert not math.isclose(cosine(5.0), cosine(1.0), abs_tol=0.1)
+
+
+def test_the_generators_score_is_that_of_greedy_decoding():
+    """Right after every true prefix is right altogether, and wrong somewhere is wrong."""
+    data = questions(["a plus", "a circle", "one plus", "one"], [])
+    torch.manual_seed(0)
+    model = PhraseGenerator(CONFIG).eval()
+    taught = data.batch(torch.arange(3))
+    learner = torch.optim.Adam(model.parameters(), 0.02)
+    seen = set()
+    for _ in range(60):
+        terms = generation(model).losses(taught)
+        with torch.no_grad():
+            tokens = generate(
+                model,
+                taught.images.float() / 255,
+                taught.question_ids,
+                image_rows=taught.image_rows,
+                question_rows=taught.question_rows,
+            ).tokens
+        phrases = [TOKENIZER.decode(row) for row in tokens]
+        wanted = [TOKENIZER.decode(row) for row in taught.phrase_ids]
+        share = sum(a == b for a, b in zip(phrases, wanted, strict=True)) / len(wanted)
+        assert terms["exact_match"].item() == pytest.approx(share)
+        seen.add(share)
+        terms["phrase"].backward()
+        learner.step()
+        learner.zero_grad()
+    assert 0 in seen and max(seen) >= 0.5  # two of the four rows ask the same of one picture
+
+
+def test_the_classifiers_score_counts_an_answer_outside_its_vocabulary_as_wrong():
+    data = questions(["yes", "maybe", "maybe"], ["yes"])
+    model = AnswerClassifier(CONFIG, ["yes"]).eval()
+    terms = classification(model).losses(data.batch(torch.arange(3)))
+    assert terms["exact_match"].item() == pytest.approx(1 / 3)
+    assert set(classification(model.train()).losses(data.batch(torch.arange(3)))) == {"answer"}
+
+
+def test_padding_phrases_changes_their_length_and_no_loss():
+    phrases = ["a plus", "one circle", "a circle"]
+    short, padded = questions(phrases, []), questions(phrases, [], pad_phrases=7)
+    model = PhraseGenerator(CONFIG).eval()
+    batch, longer = short.batch(torch.arange(3)), padded.batch(torch.arange(3))
+    assert batch.phrase_ids.shape[1] == 4 and longer.phrase_ids.shape[1] == 7
+    assert batch.counts == longer.counts
+    losses = [generation(model).losses(b)["phrase"].item() for b in (batch, longer)]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-6)

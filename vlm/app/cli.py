@@ -1,18 +1,22 @@
 """The command line: `vlm`, or `python -m vlm`.
 
-Exit status: 0; 2 for a mistake of the user's, told in one line on stderr.
+Exit status: 0; 2 for a mistake of the user's and 1 for a run that can't go on, told in one line on
+stderr.
 """
 
+import shutil
 import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from vlm.app.seeds import run_seed, table
 from vlm.config import load_params
-from vlm.errors import UserError
+from vlm.errors import StoppedError, UserError
 
-MISTAKE = 2
+FAILED, MISTAKE = 1, 2
+SEEDS = Path(".runtime/seeds")
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, rich_markup_mode=None)
 
@@ -34,10 +38,59 @@ def check(
     typer.echo(f"{params}: valid")
 
 
+@app.command()
+def shapes(
+    params: Annotated[Path, typer.Argument(help="The parameter file.")] = Path("params.yaml"),
+    step: Annotated[bool, typer.Option("--step", help="Time a step of pretraining too.")] = False,
+    batch: Annotated[
+        int | None,
+        typer.Option(min=1, help="Pictures in that step.", show_default="pretrain.batch_size"),
+    ] = None,
+) -> None:
+    """Print each module's shapes and parameters, and the arithmetic behind them.
+
+    Reads no data and trains nothing. Example: vlm shapes presets/tiny.yaml --step --batch 8
+    """
+    values = load_params(params)
+    if batch is not None and not step:
+        raise UserError(f"--batch: got {batch} without --step, expected both")
+    # Here, since torch takes seconds, which `check` and `--help` need not wait for.
+    from vlm.app.shapes import config_in_force, count_vocabulary, page
+
+    words = count_vocabulary(values)
+    typer.echo(page(params, values, words))
+    if step:
+        from vlm.app.step import time_step
+
+        pictures = values.pretrain.batch_size if batch is None else batch
+        typer.echo(f"timing a step, batch {pictures} ...", err=True)
+        config = config_in_force(values, words)
+        typer.echo("\n" + "\n".join(time_step(values, config, pictures)))
+
+
+@app.command()
+def seeds(
+    params: Annotated[Path, typer.Argument(help="The parameter file.")] = Path("params.yaml"),
+    count: Annotated[int, typer.Option(min=1, help="Seeds 0 to COUNT - 1.")] = 3,
+) -> None:
+    """Run the whole pipeline under several seeds, and print every figure's mean and spread.
+
+    Works in .runtime/seeds, beside the pipeline's own results. Example: vlm seeds
+    presets/notebook.yaml --count 3
+    """
+    load_params(params)  # before the last results go
+    shutil.rmtree(SEEDS, ignore_errors=True)
+    runs = {seed: run_seed(params, seed, SEEDS / f"seed-{seed}") for seed in range(count)}
+    typer.echo(table(runs))
+
+
 def main() -> None:
-    """Run the command; a `UserError` is one line and exit status 2."""
+    """Run the command; a `UserError` is one line and exit status 2, a `StoppedError` 1."""
     try:
         app()
     except UserError as error:
         typer.echo(str(error), err=True)
         sys.exit(MISTAKE)
+    except StoppedError as error:
+        typer.echo(str(error), err=True)
+        sys.exit(FAILED)

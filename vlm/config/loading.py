@@ -1,6 +1,7 @@
 """Reading `params.yaml`: every mistake in one line that names the key."""
 
 import re
+import reprlib
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 from ruamel.yaml import YAML
+from ruamel.yaml.constructor import DuplicateKeyError
 from ruamel.yaml.error import YAMLError
 
 from vlm.config.schema import Family, Params
@@ -33,8 +35,13 @@ def load_params(path: str | Path) -> Params:
         raise UserError(f"{path}: no such file; expected a parameter file") from None
     except OSError as error:
         raise UserError(f"{path}: {error.strerror}; expected a parameter file") from None
+    except DuplicateKeyError as error:
+        key, line = str(error.problem).split('"')[1], error.problem_mark.line + 1
+        raise UserError(f"{path}: line {line}: duplicate key {key}") from None
     except (YAMLError, UnicodeDecodeError) as error:
         raise UserError(f"{path}: not valid YAML: {' '.join(str(error).split())}") from None
+    if values is None:
+        raise UserError(f"{path}: empty, expected sections")
     return parse_params(values)
 
 
@@ -100,5 +107,14 @@ def _message(error: ValidationError) -> str:
         near = get_close_matches(str(fault["input"]), get_args(Family), n=1, cutoff=0.6)
         if near:
             return f"{name}: unknown; did you mean {near[0]}?"
-    expected = re.sub(r"^(Input|List|Dictionary) should ", "", fault["msg"]).removeprefix("be ")
-    return f"{name}: got {fault['input']!r}, expected {expected}"
+    if fault["type"] == "model_type":
+        return f"{name}: got {reprlib.repr(fault['input'])}, expected a section"
+    return f"{name}: got {fault['input']!r}, expected {_expected(fault['type'], fault['msg'])}"
+
+
+def _expected(kind: str, text: str) -> str:
+    """What should be, by the type and the text of a pydantic error."""
+    if kind == "string_pattern_mismatch":  # the schema has one pattern, WeightsFile's
+        return "a path like data/external/NAME.safetensors"
+    text = re.sub(r"^(Input|List|Dictionary) should (be |have )?", "", text)
+    return text.partition(" after validation")[0]

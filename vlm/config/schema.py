@@ -8,7 +8,15 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from vlm.rules import check_batch, check_conv_stem, check_heads, check_patches, check_sinusoids
+from vlm.rules import (
+    check_batch,
+    check_conv_stem,
+    check_heads,
+    check_patches,
+    check_pixel_statistics,
+    check_pretrained,
+    check_sinusoids,
+)
 
 Shape = Literal["plus", "circle", "square", "triangle", "diamond", "ring", "star"]
 Color = Literal["white", "red", "green", "blue", "yellow", "cyan", "magenta"]
@@ -20,6 +28,10 @@ PositiveFloat = Annotated[float, Field(gt=0)]
 NaturalFloat = Annotated[float, Field(ge=0)]
 MLPRatio = Annotated[float, Field(ge=0.25, le=64)]  # width of the MLP over the model's
 Probability = Annotated[float, Field(ge=0, lt=1)]
+
+
+# Where DVC sees a change: `data/external` is a dependency of the stages that read it.
+WeightsFile = Annotated[str, Field(pattern=r"^data/external/.+\.safetensors$")]
 
 
 class Section(BaseModel):
@@ -94,6 +106,11 @@ class VisionConfig(Section):
     heads: PositiveInt
     mlp_ratio: MLPRatio
     dropout: Probability
+    norm: Literal["pre", "post"]
+    norm_eps: PositiveFloat
+    pixel_mean: Annotated[list[float], Field(min_length=1)]  # one for all channels, or each its own
+    pixel_std: Annotated[list[PositiveFloat], Field(min_length=1)]
+    pretrained: WeightsFile | None
 
     @model_validator(mode="after")
     def _shapes(self) -> Self:
@@ -101,6 +118,8 @@ class VisionConfig(Section):
         check_sinusoids(self.position, self.hidden)
         if self.stem == "conv":
             check_conv_stem(self.patch_size)
+        if self.pretrained is not None:
+            check_pretrained(self.stem, self.position, self.norm)
         return self
 
 
@@ -118,6 +137,7 @@ class TextConfig(Section):
     heads: PositiveInt
     mlp_ratio: MLPRatio
     dropout: Probability
+    norm: Literal["pre", "post"]
     max_length: Annotated[int, Field(ge=2)]  # tokens, begin and end marks included
 
     @model_validator(mode="after")
@@ -133,6 +153,7 @@ class DecoderConfig(Section):
     heads: PositiveInt
     mlp_ratio: MLPRatio
     dropout: Probability
+    norm: Literal["pre", "post"]
 
 
 class ModelConfig(Section):
@@ -150,7 +171,10 @@ class ModelConfig(Section):
 
 
 class OptimizerConfig(Section):
-    """AdamW, linear warm-up, then cosine; the keys that every training section shares."""
+    """AdamW, linear warm-up, then cosine; the keys that every training section shares.
+
+    Adam at a constant rate is this with final_rate 1, warmup_steps 0 and weight_decay 0.
+    """
 
     steps: PositiveInt
     batch_size: PositiveInt  # pictures a step
@@ -159,10 +183,11 @@ class OptimizerConfig(Section):
     warmup_steps: NaturalInt
     weight_decay: NaturalFloat
     beta2: Annotated[float, Field(gt=0, lt=1)]
-    clip_norm: PositiveFloat
+    clip_norm: NaturalFloat  # gradients longer than this are cut to it; 0 cuts none
     accumulate: PositiveInt  # micro-batches a step, weighed by their supervised items
     eval_every: PositiveInt  # steps between validations
     val_pictures: PositiveInt  # pictures of the validation split that each validation reads
+    keep: Literal["best", "last"]  # weights of the best validation, or of the last step
 
     @model_validator(mode="after")
     def _schedule(self) -> Self:
@@ -192,7 +217,8 @@ class ClassifierConfig(OptimizerConfig):
     fusion_depth: PositiveInt  # blocks of attention fusion
     head_hidden: PositiveInt
     question_frequency: NaturalFloat  # of the question's Fourier features; 0 for none
-    freeze_text: bool  # keep the text encoder as pretraining left it
+    freeze_text: bool  # keep the text encoder as training found it
+    start: Literal["pretrain", "scratch"]  # from what pretraining left, or from random weights
 
 
 class GeneratorConfig(OptimizerConfig):
@@ -201,7 +227,9 @@ class GeneratorConfig(OptimizerConfig):
     memory: Literal["pooled", "tokens"]
     context: Literal["fused", "none"]
     question_frequency: NaturalFloat  # of the question's Fourier features; 0 for none
-    freeze_text: bool  # keep the text encoder as pretraining left it
+    freeze_text: bool  # keep the text encoder as training found it
+    start: Literal["pretrain", "scratch"]  # from what pretraining left, or from random weights
+    pad_phrases: NaturalInt  # tokens that every phrase is padded to; 0: the batch's longest
 
 
 class TrainVQAConfig(Section):
@@ -227,6 +255,7 @@ class EvaluateConfig(Section):
     gallery: PositiveInt  # pictures in the retrieval gallery
     resamples: PositiveInt  # bootstrap resamples
     samples: PositiveInt  # pictures in the sample sheet
+    fresh_scenes: NaturalInt  # drawn besides the test split and scored too; 0 for none
 
 
 class RuntimeConfig(Section):
@@ -252,7 +281,10 @@ class Params(Section):
 
     @model_validator(mode="after")
     def _image(self) -> Self:
-        check_patches(self.data.world.image_size, self.model.vision.patch_size)
+        world, vision = self.data.world, self.model.vision
+        check_patches(world.image_size, vision.patch_size)
+        check_pixel_statistics("model.vision.pixel_mean", vision.pixel_mean, world.channels)
+        check_pixel_statistics("model.vision.pixel_std", vision.pixel_std, world.channels)
         return self
 
     @model_validator(mode="after")

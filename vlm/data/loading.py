@@ -8,11 +8,13 @@ batch is a handful of `index_select`s.
 """
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from typing import TypeVar
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from vlm.data.tables import QuestionTable, SceneTable
@@ -74,9 +76,10 @@ class TextTable:
         self.lengths = (self.ids != PAD_ID).sum(dim=1)
         self.rows = torch.tensor([distinct[text] for text in texts], dtype=torch.int64)
 
-    def take(self, items: Tensor) -> Tensor:
-        """(n, T) ids of distinct texts `items`, cut to the longest of them."""
-        return self.ids[items, : int(self.lengths[items].max())]
+    def take(self, items: Tensor, length: int = 0) -> Tensor:
+        """(n, T) ids of distinct texts `items`: T is the longest of them, and at least `length`."""
+        ids = self.ids[items, : int(self.lengths[items].max())]
+        return F.pad(ids, (0, max(length - ids.shape[1], 0)), value=PAD_ID)
 
 
 @dataclass(frozen=True)
@@ -105,9 +108,10 @@ class CaptionData:
         self._begin = np.concatenate([[0], np.cumsum(per_scene)])
         if min(per_scene, default=0) < 1:
             bare = scenes.scene_id[int(np.argmin(per_scene))]
-            raise UserError(f"scene {bare}: no caption; expected 1 or more")
+            raise UserError(f"{scenes.source}: scene {bare}: no caption; expected 1 or more")
         texts = [caption for captions in scenes.captions for caption in captions]
-        self.texts = TextTable(texts, tokenizer, max_length)
+        with _named(scenes.source):
+            self.texts = TextTable(texts, tokenizer, max_length)
         keys = [keys[0] for keys in scenes.caption_keys]
         self.keys = torch.from_numpy(np.unique(keys, return_inverse=True)[1].reshape(-1))
 
@@ -163,7 +167,11 @@ class QuestionBatch:
 
 
 class QuestionData:
-    """Pictures, their questions, and what is to be answered."""
+    """Pictures, their questions, and what is to be answered.
+
+    Phrases are padded to the longest of their batch, and at least to `pad_phrases` tokens; that
+    costs time and changes no value.
+    """
 
     def __init__(
         self,
@@ -172,10 +180,13 @@ class QuestionData:
         tokenizer: TextTokenizer,
         max_length: int,
         answers: Sequence[str],
+        pad_phrases: int = 0,
     ) -> None:
         self.images = torch.from_numpy(scenes.images)
-        self.questions = TextTable(list(questions.question), tokenizer, max_length)
-        self.phrases = TextTable(list(questions.phrase), tokenizer, max_length)
+        with _named(questions.source):
+            self.questions = TextTable(list(questions.question), tokenizer, max_length)
+            self.phrases = TextTable(list(questions.phrase), tokenizer, max_length)
+        self.pad_phrases = pad_phrases
         index = {answer: i for i, answer in enumerate(answers)}
         self.answers = torch.tensor([index.get(a, UNKNOWN_ANSWER) for a in questions.answer])
         picture = torch.from_numpy(questions.scene_index)
@@ -203,10 +214,11 @@ class QuestionData:
             image_rows=image_rows,
             question_rows=question_rows,
             answers=answers,
-            phrase_ids=self.phrases.take(phrases),
+            phrase_ids=self.phrases.take(phrases, self.pad_phrases),
             rows=rows,
             counts={
                 "answer": int((answers != UNKNOWN_ANSWER).sum()),
+                "exact_match": len(rows),
                 "phrase": int(self.phrases.lengths[phrases].sum()) - len(rows),
             },
         )
@@ -216,3 +228,12 @@ def chunks(num: int, size: int) -> Iterator[Tensor]:
     """0..num-1 in order, `size` at a time."""
     for begin in range(0, num, size):
         yield torch.arange(begin, min(begin + size, num))
+
+
+@contextmanager
+def _named(source: str) -> Iterator[None]:
+    """Puts the table's name before a mistake in one of its texts."""
+    try:
+        yield
+    except UserError as error:
+        raise UserError(f"{source}: {error}") from None

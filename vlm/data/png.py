@@ -31,7 +31,7 @@ def decode(png: bytes) -> Pixels:
     try:
         pixels = np.asarray(PngImageFile(BytesIO(png)))
     except (OSError, SyntaxError, TypeError) as error:
-        raise ValueError(f"no PNG: {error}") from error
+        raise ValueError("bytes that are no PNG") from error
     pixels = pixels[..., None] if pixels.ndim == 2 else pixels
     if pixels.dtype != np.uint8 or pixels.shape[-1] not in MODES:
         raise ValueError(f"a PNG of {pixels.dtype} (H, W, C) {pixels.shape}")

@@ -40,6 +40,7 @@ class SceneTable:
     objects: list[list[dict[str, Any]]]
     captions: list[list[str]]
     caption_keys: list[list[str]]  # one for each caption
+    source: str = "scenes in memory"  # or the folder that they were read from
 
     def __len__(self) -> int:
         return len(self.scene_id)
@@ -56,6 +57,7 @@ class QuestionTable:
     question: Strings  # (m,)
     answer: Strings  # (m,)
     phrase: Strings  # (m,)
+    source: str = "questions in memory"  # or the folder that they were read from
 
     def __len__(self) -> int:
         return len(self.question_id)
@@ -130,6 +132,7 @@ def read_scenes(folder: str | Path) -> SceneTable:
         table["objects"].to_pylist(),
         table["captions"].to_pylist(),
         table["caption_keys"].to_pylist(),
+        str(folder),
     )
 
 
@@ -150,6 +153,7 @@ def read_questions(folder: str | Path) -> QuestionTable:
         scene_id,
         _positions(scene_id, pa.concat_tables(scenes)["scene_id"].to_numpy(), folder),
         *(_strings(table[name]) for name in TEXT_COLUMNS),
+        source=str(folder),
     )
 
 
@@ -236,8 +240,10 @@ def _read_shards(
     """Each shard of a table with its path; `columns` are those of the schema if not given."""
     paths = sorted(folder.glob(f"{name}-*.parquet"))
     if not paths:
-        there = "an empty or other folder" if folder.is_dir() else "no such folder"
-        raise UserError(f"{folder}: got {there}, expected {name}-00000.parquet in it")
+        first = f"{name}-00000.parquet"
+        if folder.is_dir():
+            raise UserError(f"{folder}: got a folder without {first}")
+        raise UserError(f"{folder}: got no such folder, expected {first} in it")
     rows = 0
     for path in paths:
         try:

@@ -73,7 +73,7 @@ class TextTokenizer:
         encoded = self._tokenizer.encode_batch_fast(list(texts))
         ids = torch.tensor([e.ids for e in encoded], dtype=torch.int64).reshape(len(texts), -1)
         if max_length is not None and ids.shape[1] > max_length:
-            longest = max(texts, key=lambda text: len(text.split()))
+            longest = texts[int((ids != PAD_ID).sum(dim=1).argmax())]
             raise UserError(
                 f"text of {ids.shape[1]} tokens, marks included, exceeds max_length {max_length}:"
                 f" {longest!r}"

@@ -1,0 +1,1 @@
+"""What the models are worth: metrics, intervals, floors, and probes of what they use."""

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from vlm.data.loading import CaptionData, QuestionData, chunks, to_device, to_floats
@@ -96,6 +97,15 @@ def similarity(
     texts = torch.cat(
         [model.encode_text(ids[part].to(device)) for part in chunks(len(ids), batch_size)]
     )
-    image_features = torch.nn.functional.normalize(images.double(), dim=-1)
-    text_features = torch.nn.functional.normalize(texts.double(), dim=-1)
-    return (image_features @ text_features.T).cpu().numpy()[:, rows.numpy()]
+    return cosines(images, texts).cpu().numpy()[:, rows.numpy()]
+
+
+def cosines(images: Tensor, texts: Tensor) -> Tensor:
+    """(N, G) cosines of (N, D) and (G, D), float64, to the six decimals that float32 can tell.
+
+    So equal vectors tie, however their sums were rounded, and a model that tells nothing apart
+    scores chance.
+    """
+    image_features = F.normalize(images.double(), dim=-1)
+    text_features = F.normalize(texts.double(), dim=-1)
+    return (image_features @ text_features.T).round(decimals=6)

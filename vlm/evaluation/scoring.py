@@ -19,12 +19,13 @@ from vlm.evaluation.vqa_metrics import family_accuracy, macro_accuracy
 Bools = npt.NDArray[np.bool_]
 Figures = dict[str, Any]  # a part of the metrics file
 FLOORS = ("majority", "question_only", "image_only")
+PER_QUESTION = "_per_question"  # ends the name of a figure in which every question weighs the same
 BLEU_SIGNATURE = "BLEU-4|corpus|case:mixed|tok:none|smooth:none"
 
 
 @dataclass(frozen=True)
 class Scorer:
-    """Scores questions that share pictures; families weigh the same.
+    """Scores questions that share pictures, by family, or each question alike.
 
     Attributes:
         families: (M,) the family of each question.
@@ -45,7 +46,14 @@ class Scorer:
             **_ends(name, self._interval(correct, self.families)),
         }
 
-    def by_family(self, correct: Bools) -> Figures:
+    def per_question(self, name: str, correct: Bools) -> Figures:
+        """The share of right answers, every question weighing the same, and its interval."""
+        if len(np.unique(self.scene_ids)) == len(self.scene_ids):
+            return score_proportion(name, correct)  # a question a picture: all are independent
+        interval = self._interval(correct, None)
+        return {name: float(np.mean(correct)), **_ends(name, interval)}
+
+    def by_family(self, correct: Bools, prefix: str = "") -> Figures:
         """The share of right answers of each family, and their intervals."""
         low, high = {}, {}
         labels = np.asarray(self.families)
@@ -54,9 +62,9 @@ class Scorer:
             interval = self._interval(correct[rows], None, rows)
             low[family], high[family] = interval
         return {
-            "by_family": family_accuracy(correct, self.families),
-            "by_family_low": low,
-            "by_family_high": high,
+            f"{prefix}by_family": family_accuracy(correct, self.families),
+            f"{prefix}by_family_low": low,
+            f"{prefix}by_family_high": high,
         }
 
     def bleu(self, hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> Figures:
@@ -74,7 +82,7 @@ class Scorer:
 
 def score_floors(scorer: Scorer, train: AskedColumns, test: AskedColumns) -> Figures:
     """The floors that any accuracy must clear: overall, and learned within each family."""
-    figures: Figures = {}
+    figures = score_floors_per_question(scorer, train, test, PER_QUESTION)
     for name, correct in floor_correct(train, test).items():
         figures |= scorer.accuracy(name, correct)
     within = floor_correct_within_families(train, test)
@@ -84,15 +92,32 @@ def score_floors(scorer: Scorer, train: AskedColumns, test: AskedColumns) -> Fig
     return figures
 
 
+def score_floors_per_question(
+    scorer: Scorer, train: AskedColumns, test: AskedColumns, suffix: str = ""
+) -> Figures:
+    """The floors under a share of all questions, and learned for it."""
+    figures: Figures = {}
+    for name, correct in floor_correct(train, test, families_alike=False).items():
+        figures |= scorer.per_question(name + suffix, correct)
+    return figures
+
+
 def score_head(scorer: Scorer, correct: Bools, floors: Figures) -> Figures:
     """One head's exact match, its lift over the largest floor, and the families.
 
-    A phrase is right only as a whole, and the floors are of short answers: for the generator, then,
-    the lift is on the low side.
+    `exact_match` is the mean over families; beside it stands the share of all questions. A phrase
+    is right only as a whole, and the floors are of short answers: for the generator, then, the
+    lift is on the low side.
     """
     figures = scorer.accuracy("exact_match", correct)
-    figures["lift"] = figures["exact_match"] - max(floors[n] for n in FLOORS if n in floors)
+    figures |= {"lift": lift(figures["exact_match"], floors)}
+    figures |= scorer.per_question(f"exact_match{PER_QUESTION}", correct)
     return figures | scorer.by_family(correct)
+
+
+def lift(value: float, floors: Figures) -> float:
+    """How far an accuracy lies above the largest of its floors."""
+    return value - max(floors[name] for name in FLOORS if name in floors)
 
 
 def score_bleu(

@@ -3,8 +3,10 @@
 Shapes: B batch, T queries, S keys, D width, H heads, K = D / H width of a head.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
@@ -44,19 +46,83 @@ def attention(
     )
 
 
+def attention_weights(
+    query: Tensor, key: Tensor, mask: Tensor | None = None, *, is_causal: bool = False
+) -> Tensor:
+    """What `attention` mixes the values by: softmax(query key^T / sqrt(K)), (B, H, T, S).
+
+    A row sums to 1, or to 0 where the query sees no key. The arguments are those of `attention`.
+    """
+    scores = query @ key.transpose(-2, -1) / query.shape[-1] ** 0.5
+    if is_causal:
+        mask = causal_mask(query.shape[-2], query.device)
+    if mask is None:
+        return scores.softmax(dim=-1)
+    return scores.masked_fill(~mask, -torch.inf).softmax(dim=-1).nan_to_num(0.0)
+
+
 def causal_mask(n: int, device: torch.device | None = None) -> Tensor:
     """(n, n) bool, the lower triangle True: position t sees positions 0..t."""
     return torch.ones(n, n, dtype=torch.bool, device=device).tril()
 
 
-class SelfAttention(nn.Module):
-    """Each position of a sequence attends to the others; Q, K and V in one projection."""
+class MultiHeadAttention(nn.Module):
+    """What self-attention and cross-attention share: heads, the mixing, and being watched."""
 
-    def __init__(self, hidden: int, heads: int, dropout: float = 0.0) -> None:
+    out: nn.Linear
+
+    def __init__(self, hidden: int, heads: int, dropout: float) -> None:
         super().__init__()
         check_heads(hidden, heads)
         self.heads = heads
         self.dropout = dropout
+        self.watcher: Callable[[Tensor], None] | None = None  # see `watch_attention`
+
+    def mix(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        mask: Tensor | None,
+        *,
+        is_causal: bool = False,
+    ) -> Tensor:
+        """Attend in every head and join the heads: (B, H, T, K) queries -> (B, T, D)."""
+        if self.watcher is not None:
+            self.watcher(attention_weights(query, key, mask, is_causal=is_causal).detach())
+        dropout = self.dropout if self.training else 0.0
+        mixed = attention(query, key, value, mask, is_causal=is_causal, dropout=dropout)
+        return self.out(mixed.transpose(1, 2).flatten(2))
+
+
+@contextmanager
+def watch_attention(model: nn.Module) -> Iterator[dict[str, list[Tensor]]]:
+    """Let every attention layer of `model` hand out its weights while the `with` block runs.
+
+        with watch_attention(encoder) as seen:
+            encoder(images)
+        seen["blocks.0.attention"]  # a list with one (B, H, T, S) tensor a call
+
+    Before dropout, and detached. The output is computed by the same kernel as ever; the weights are
+    computed beside it, and only here.
+    """
+    layers = [(n, m) for n, m in model.named_modules() if isinstance(m, MultiHeadAttention)]
+    before = [layer.watcher for _, layer in layers]
+    seen: dict[str, list[Tensor]] = {name: [] for name, _ in layers}
+    for name, layer in layers:
+        layer.watcher = seen[name].append
+    try:
+        yield seen
+    finally:
+        for (_, layer), watcher in zip(layers, before, strict=True):
+            layer.watcher = watcher
+
+
+class SelfAttention(MultiHeadAttention):
+    """Each position of a sequence attends to the others; Q, K and V in one projection."""
+
+    def __init__(self, hidden: int, heads: int, dropout: float = 0.0) -> None:
+        super().__init__(hidden, heads, dropout)
         self.qkv = nn.Linear(hidden, 3 * hidden)
         self.out = nn.Linear(hidden, hidden)
 
@@ -86,9 +152,7 @@ class SelfAttention(nn.Module):
         if mask is not None and mask.shape[-2:] != (query.shape[2], key.shape[2]):
             expected = (query.shape[2], key.shape[2])
             raise UserError(f"causal mask shape {tuple(mask.shape)} does not match {expected}")
-        dropout = self.dropout if self.training else 0.0
-        mixed = attention(query, key, value, mask, is_causal=is_causal, dropout=dropout)
-        return self.out(mixed.transpose(1, 2).flatten(2))
+        return self.mix(query, key, value, mask, is_causal=is_causal)
 
 
 @dataclass(frozen=True)
@@ -145,14 +209,11 @@ class Memory:
         return torch.cat(masks, dim=1)[:, None, None]
 
 
-class CrossAttention(nn.Module):
+class CrossAttention(MultiHeadAttention):
     """Positions of one sequence attend to a memory, such as the tokens of a picture."""
 
     def __init__(self, hidden: int, heads: int, memory_dim: int, dropout: float = 0.0) -> None:
-        super().__init__()
-        check_heads(hidden, heads)
-        self.heads = heads
-        self.dropout = dropout
+        super().__init__(hidden, heads, dropout)
         self.query = nn.Linear(hidden, hidden)
         self.key_value = nn.Linear(memory_dim, 2 * hidden)
         self.out = nn.Linear(hidden, hidden)
@@ -187,9 +248,7 @@ class CrossAttention(nn.Module):
             key, value = self.project(memory)
         else:
             key, value = cache.cross(lambda: self.project(memory))
-        dropout = self.dropout if self.training else 0.0
-        mixed = attention(query, key, value, mask, dropout=dropout)
-        return self.out(mixed.transpose(1, 2).flatten(2))
+        return self.mix(query, key, value, mask)
 
 
 class MLP(nn.Sequential):
@@ -202,13 +261,32 @@ class MLP(nn.Sequential):
         )
 
 
+Norm = Literal["pre", "post"]
+
+
+def residual(x: Tensor, branch: Callable[[Tensor], Tensor], norm: nn.Module, place: Norm) -> Tensor:
+    """x and what a branch makes of it, the LayerNorm before the branch or after the sum.
+
+    `post` is the order of Vaswani et al. 2017; `pre` learns without a long warm-up (Xiong et al.
+    2020, "On layer normalization in the transformer architecture").
+    """
+    return x + branch(norm(x)) if place == "pre" else norm(x + branch(x))
+
+
 class EncoderBlock(nn.Module):
-    """Self-attention and MLP, each behind a LayerNorm and beside a residual (pre-LN)."""
+    """Self-attention and MLP, each with a LayerNorm and beside a residual."""
 
     def __init__(
-        self, hidden: int, heads: int, mlp_ratio: float, dropout: float = 0.0, eps: float = 1e-6
+        self,
+        hidden: int,
+        heads: int,
+        mlp_ratio: float,
+        dropout: float = 0.0,
+        eps: float = 1e-6,
+        norm: Norm = "pre",
     ) -> None:
         super().__init__()
+        self.norm: Norm = norm
         self.attention_norm = nn.LayerNorm(hidden, eps=eps)
         self.attention = SelfAttention(hidden, heads, dropout)
         self.dropout = nn.Dropout(dropout)
@@ -217,5 +295,7 @@ class EncoderBlock(nn.Module):
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         """(B, T, D) -> (B, T, D); `mask` as in `SelfAttention`."""
-        x = x + self.dropout(self.attention(self.attention_norm(x), mask))
-        return x + self.mlp(self.mlp_norm(x))
+        x = residual(
+            x, lambda y: self.dropout(self.attention(y, mask)), self.attention_norm, self.norm
+        )
+        return residual(x, self.mlp, self.mlp_norm, self.norm)

@@ -1,4 +1,4 @@
-"""The text decoder: causal self-attention, cross-attention into a memory, MLP; pre-LN.
+"""The text decoder: causal self-attention, cross-attention into a memory, MLP.
 
 Shapes: B batch, T text tokens, S memory tokens, D width, V vocabulary.
 """
@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from vlm.errors import UserError
-from vlm.model.attention import MLP, CrossAttention, Memory, SelfAttention
+from vlm.model.attention import MLP, CrossAttention, Memory, Norm, SelfAttention, residual
 from vlm.model.kv_cache import KVCache, LayerCache
 from vlm.rules import check_heads
 
@@ -22,6 +22,7 @@ class DecoderConfig:
         max_text_len: learned positions, and so the longest text.
         vision_dim: width of the memory.
         vision_tokens: tokens of one picture, for those who size a memory; any length works.
+        norm: LayerNorm before each branch, or after each sum.
     """
 
     hidden: int = 256
@@ -33,6 +34,7 @@ class DecoderConfig:
     vision_dim: int = 256
     vision_tokens: int = 197
     dropout: float = 0.0
+    norm: Norm = "pre"
 
     def __post_init__(self) -> None:
         check_heads(self.hidden, self.heads)
@@ -44,6 +46,7 @@ class DecoderBlock(nn.Module):
     def __init__(self, config: DecoderConfig) -> None:
         super().__init__()
         hidden, heads, dropout = config.hidden, config.heads, config.dropout
+        self.norm: Norm = config.norm
         self.self_norm = nn.LayerNorm(hidden)
         self.self_attention = SelfAttention(hidden, heads, dropout)
         self.cross_norm = nn.LayerNorm(hidden)
@@ -63,11 +66,17 @@ class DecoderBlock(nn.Module):
         cache: LayerCache | None,
     ) -> Tensor:
         """(B, T, D) -> (B, T, D); the masks as in `SelfAttention` and `CrossAttention`."""
-        mixed = self.self_attention(self.self_norm(x), text_mask, is_causal=is_causal, cache=cache)
-        x = x + self.dropout(mixed)
-        mixed = self.cross_attention(self.cross_norm(x), memory, seen, cache=cache)
-        x = x + self.dropout(mixed)
-        return x + self.mlp(self.mlp_norm(x))
+
+        def read(x: Tensor) -> Tensor:
+            mixed = self.self_attention(x, text_mask, is_causal=is_causal, cache=cache)
+            return self.dropout(mixed)
+
+        def look(x: Tensor) -> Tensor:
+            return self.dropout(self.cross_attention(x, memory, seen, cache=cache))
+
+        x = residual(x, read, self.self_norm, self.norm)
+        x = residual(x, look, self.cross_norm, self.norm)
+        return residual(x, self.mlp, self.mlp_norm, self.norm)
 
 
 class VisionLanguageDecoder(nn.Module):
@@ -81,8 +90,11 @@ class VisionLanguageDecoder(nn.Module):
         self.config = config
         self.embedding = nn.Embedding(config.text_vocab, config.hidden)
         self.positions = nn.Embedding(config.max_text_len, config.hidden)
+        with torch.no_grad():  # as large as sinusoids are; larger, and words are harder to hear
+            self.positions.weight.mul_(0.5**0.5)
         self.blocks = nn.ModuleList(DecoderBlock(config) for _ in range(config.depth))
-        self.norm = nn.LayerNorm(config.hidden)
+        # After post-norm blocks a further norm would only repeat the last one.
+        self.norm = nn.LayerNorm(config.hidden) if config.norm == "pre" else nn.Identity()
         self.head = nn.Linear(config.hidden, config.text_vocab, bias=False)
 
     def new_cache(

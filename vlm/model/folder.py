@@ -1,10 +1,14 @@
 """A model on disk: a folder with `model.safetensors` and `config.json`."""
 
+import json
+import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any, Final
 
+from pydantic import TypeAdapter, ValidationError
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
@@ -18,16 +22,21 @@ WEIGHTS, CONFIG = "model.safetensors", "config.json"
 FORMAT = 1
 # The one metadata key: several would be written in random order, and the bytes would differ.
 METADATA: Final = {"format": "pt"}
+SETTINGS: Final = TypeAdapter(VLMConfig)
 
 
 def save_model(folder: str | Path, model: DualEncoder) -> None:
-    """Write a model's weights and configuration."""
+    """Write a model's weights and configuration.
+
+    Raises:
+        OSError: the disk is full, or the system won't write for another reason.
+    """
     folder = Path(folder)
     description = {"format": FORMAT, "model": asdict(model.config), **_describe(model)}
     tensors = {name: tensor.contiguous().cpu() for name, tensor in model.state_dict().items()}
     with atomic_path(folder / WEIGHTS) as partial:
-        save_file(tensors, partial, metadata=METADATA)
-    write_json(folder / CONFIG, description)
+        _save_tensors(tensors, partial)
+    write_json(folder / CONFIG, description, decimals=None)
 
 
 def load_config(folder: str | Path) -> VLMConfig:
@@ -68,6 +77,32 @@ def load_parts(model: nn.Module, folder: str | Path, parts: Sequence[str]) -> No
             if name.startswith(prefix)
         }
         _load_strictly(model.get_submodule(part), share, Path(folder) / WEIGHTS, prefix)
+
+
+def read_tensors(path: Path, expected: str) -> dict[str, Tensor]:
+    """The tensors of one safetensors file, by name.
+
+    Raises:
+        UserError: there is no such file, which names what was `expected`, or it can't be read.
+    """
+    if not path.is_file():
+        raise UserError(f"{path}: no such file; expected {expected}")
+    try:
+        return load_file(path)
+    except SafetensorError as error:
+        raise UserError(f"{path}: not readable as safetensors: {error}") from None
+
+
+def _save_tensors(tensors: dict[str, Tensor], path: Path) -> None:
+    try:
+        save_file(tensors, path, metadata=METADATA)
+    except SafetensorError as error:
+        # The library gives the system's error, a full disk's for one, as text alone.
+        found = re.search(r"\(os error (\d+)\)", str(error))
+        if found is None:
+            raise
+        number = int(found[1])
+        raise OSError(number, os.strerror(number), str(path)) from error
 
 
 def _describe(model: DualEncoder) -> dict[str, Any]:
@@ -114,20 +149,32 @@ def _read_kind(folder: str | Path, kind: str) -> tuple[Path, dict[str, Any]]:
 
 
 def _config(path: Path, values: Mapping[str, Any]) -> VLMConfig:
-    known = {f.name for f in fields(VLMConfig)}
-    got = values.get("model")
+    got, known = values.get("model"), {f.name for f in fields(VLMConfig)}
     if not isinstance(got, dict):
         raise UserError(f"{path}: model: got {got!r}, expected the model's settings")
-    if set(got) != known:
-        odd = sorted(set(got) ^ known)
-        raise UserError(f"{path}: settings {odd} are missing or unknown in this version")
-    return VLMConfig(**got)
+    if missing := sorted(known - set(got)):
+        raise UserError(f"{path}: model: missing {', '.join(missing)}")
+    if unknown := sorted(set(got) - known):
+        raise UserError(f"{path}: model: unknown {', '.join(unknown)}")
+    try:
+        config = SETTINGS.validate_json(json.dumps(got), strict=True)
+        _ = config.vision, config.text, config.decoder  # which hold the rules of shape
+    except ValidationError as error:
+        fault = error.errors(include_url=False)[0]
+        name = ".".join(str(part) for part in fault["loc"])
+        expected = fault["msg"].removeprefix("Input should be ")
+        raise UserError(
+            f"{path}: model: {name}: got {fault['input']!r}, expected {expected}"
+        ) from None
+    except UserError as error:
+        raise UserError(f"{path}: model: {error}") from None
+    return config
 
 
 def _with_head(kind: type[Any], path: Path, values: Mapping[str, Any]) -> Any:
-    head = values.get("head")
+    config, head = _config(path, values), values.get("head")
     try:
-        return kind(_config(path, values), **head)  # pyright: ignore[reportCallIssue]
+        return kind(config, **head)  # pyright: ignore[reportCallIssue]
     except TypeError as error:
         raise UserError(f"{path}: head: got {head!r}, which doesn't fit: {error}") from None
 
@@ -139,13 +186,7 @@ def _filled(model: Any, folder: str | Path) -> Any:
 
 
 def _read_tensors(folder: Path) -> dict[str, Tensor]:
-    path = folder / WEIGHTS
-    if not path.is_file():
-        raise UserError(f"{path}: no such file; expected a model folder with {WEIGHTS}")
-    try:
-        return load_file(path)
-    except SafetensorError as error:
-        raise UserError(f"{path}: not readable as safetensors: {error}") from None
+    return read_tensors(folder / WEIGHTS, f"a model folder with {WEIGHTS}")
 
 
 def _load_strictly(

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from vlm.errors import UserError
 from vlm.marks import PAD_ID
-from vlm.model.attention import EncoderBlock
+from vlm.model.attention import EncoderBlock, Norm
 from vlm.rules import check_heads
 
 
@@ -24,6 +24,7 @@ class TextConfig:
     mlp_ratio: float = 4.0
     dropout: float = 0.0
     max_length: int = 32
+    norm: Norm = "pre"
 
     def __post_init__(self) -> None:
         check_heads(self.hidden, self.heads)
@@ -34,7 +35,7 @@ class TextEncoder(nn.Module):
 
     tokens, pooled = encoder(text_ids): (B, T) ids -> (B, T, D), (B, D). Padding is seen by no
     other token and is left out of the mean. At depth 0 a token's vector is its embedding, blind
-    to order; from depth 1 on, learned positions and pre-LN blocks.
+    to order; from depth 1 on, learned positions and transformer blocks.
     """
 
     def __init__(self, config: TextConfig) -> None:
@@ -44,9 +45,11 @@ class TextEncoder(nn.Module):
         if config.depth:
             # As large as the embeddings: smaller, and word order drowns among the words.
             self.positions = nn.Embedding(config.max_length, config.hidden)
-            self.norm = nn.LayerNorm(config.hidden)
+            self.norm = nn.LayerNorm(config.hidden) if config.norm == "pre" else nn.Identity()
         self.blocks = nn.ModuleList(
-            EncoderBlock(config.hidden, config.heads, config.mlp_ratio, config.dropout)
+            EncoderBlock(
+                config.hidden, config.heads, config.mlp_ratio, config.dropout, norm=config.norm
+            )
             for _ in range(config.depth)
         )
 

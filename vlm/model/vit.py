@@ -1,4 +1,4 @@
-"""The vision encoder: a pre-LN Vision Transformer (Dosovitskiy et al. 2021).
+"""The vision encoder: a Vision Transformer (Dosovitskiy et al. 2021).
 
 Shapes: B batch, C channels, H W pixels, N patches, S = N + 1 tokens (CLS first), D width.
 """
@@ -9,9 +9,15 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from vlm.model.attention import EncoderBlock
+from vlm.model.attention import EncoderBlock, Norm
 from vlm.model.patch_embed import ConvStem, PatchEmbed, sinusoidal_1d, sinusoidal_2d
-from vlm.rules import check_conv_stem, check_heads, check_patches, check_sinusoids
+from vlm.rules import (
+    check_conv_stem,
+    check_heads,
+    check_patches,
+    check_pixel_statistics,
+    check_sinusoids,
+)
 
 
 @dataclass(frozen=True)
@@ -22,6 +28,10 @@ class ViTConfig:
         stem: `patch`, one strided convolution, or `conv`, a stack of 3x3 ones.
         position: how a token knows its place; CLS has none.
         pooling: the picture's one vector: the CLS token, or the mean of the patch tokens.
+        norm: LayerNorm before each branch, or after each sum.
+        norm_eps: of every LayerNorm.
+        pixel_mean, pixel_std: subtracted from and divided into the pixels, one for all channels or
+            one for each, as weights from elsewhere expect it; (0,) and (1,) leave pixels alone.
     """
 
     image_size: int = 224
@@ -35,7 +45,10 @@ class ViTConfig:
     stem: Literal["patch", "conv"] = "patch"
     position: Literal["sinusoidal_2d", "sinusoidal_1d", "learned"] = "sinusoidal_2d"
     pooling: Literal["cls", "mean"] = "cls"
+    norm: Norm = "pre"
     norm_eps: float = 1e-6
+    pixel_mean: tuple[float, ...] = (0.0,)
+    pixel_std: tuple[float, ...] = (1.0,)
 
     def __post_init__(self) -> None:
         check_patches(self.image_size, self.patch_size)
@@ -43,6 +56,8 @@ class ViTConfig:
         check_sinusoids(self.position, self.hidden)
         if self.stem == "conv":
             check_conv_stem(self.patch_size)
+        for name in ("pixel_mean", "pixel_std"):
+            check_pixel_statistics(name, getattr(self, name), self.in_channels)
 
     @property
     def head_dim(self) -> int:
@@ -67,6 +82,8 @@ class VisionEncoder(nn.Module):
     """
 
     positions: Tensor
+    pixel_mean: Tensor
+    pixel_std: Tensor
 
     def __init__(self, config: ViTConfig) -> None:
         super().__init__()
@@ -81,11 +98,25 @@ class VisionEncoder(nn.Module):
         self.dropout = nn.Dropout(config.dropout)
         self.blocks = nn.ModuleList(
             EncoderBlock(
-                config.hidden, config.heads, config.mlp_ratio, config.dropout, config.norm_eps
+                config.hidden,
+                config.heads,
+                config.mlp_ratio,
+                config.dropout,
+                config.norm_eps,
+                config.norm,
             )
             for _ in range(config.depth)
         )
-        self.norm = nn.LayerNorm(config.hidden, eps=config.norm_eps)
+        # After post-norm blocks a further norm would only repeat the last one.
+        self.norm = (
+            nn.LayerNorm(config.hidden, eps=config.norm_eps)
+            if config.norm == "pre"
+            else nn.Identity()
+        )
+        self.scales_pixels = (config.pixel_mean, config.pixel_std) != ((0.0,), (1.0,))
+        for name in ("pixel_mean", "pixel_std"):
+            values = torch.tensor(getattr(config, name)).reshape(-1, 1, 1)  # (C or 1, 1, 1)
+            self.register_buffer(name, values, persistent=False)
 
     def forward(self, images: Tensor) -> tuple[Tensor, Tensor]:
         """(B, C, H, W) floats -> all tokens (B, S, D), CLS first, and the pooled (B, D).
@@ -93,6 +124,8 @@ class VisionEncoder(nn.Module):
         Raises:
             UserError: pictures of another height or width than `image_size`.
         """
+        if self.scales_pixels:
+            images = (images - self.pixel_mean) / self.pixel_std
         patches = self.stem(images) + self.positions  # (B, N, D)
         x = torch.cat([self.cls.expand(len(images), -1, -1), patches], dim=1)  # (B, S, D)
         x = self.dropout(x)

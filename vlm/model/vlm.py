@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from vlm.marks import PAD_ID
+from vlm.model.attention import Norm
 from vlm.model.decoder import DecoderConfig, VisionLanguageDecoder
 from vlm.model.projector import MLPProjector
 from vlm.model.text import TextConfig, TextEncoder, masked_mean
@@ -25,6 +26,7 @@ class VLMConfig:
     decoder's width and its memory's.
 
     Attributes:
+        vision_norm_eps, pixel_mean, pixel_std: see `ViTConfig`.
         projection_hidden: width inside the projector.
         text_depth: blocks of the text encoder; 0 is the mean of the embeddings.
         max_text_len: learned positions of the text encoder and the decoder.
@@ -43,6 +45,10 @@ class VLMConfig:
     vision_heads: int = 4
     vision_mlp_ratio: float = 2.0
     vision_dropout: float = 0.0
+    vision_norm: Norm = "pre"
+    vision_norm_eps: float = 1e-6
+    pixel_mean: tuple[float, ...] = (0.0,)
+    pixel_std: tuple[float, ...] = (1.0,)
     projection_hidden: int = 256
     vocab_size: int = 512
     max_text_len: int = 16
@@ -51,10 +57,12 @@ class VLMConfig:
     text_heads: int = 4
     text_mlp_ratio: float = 2.0
     text_dropout: float = 0.0
+    text_norm: Norm = "pre"
     decoder_depth: int = 2
     decoder_heads: int = 4
     decoder_mlp_ratio: float = 2.0
     decoder_dropout: float = 0.0
+    decoder_norm: Norm = "pre"
     lm_weight: float = 1.0
     init_log_tau: float = math.log(1 / 0.07)
 
@@ -73,6 +81,10 @@ class VLMConfig:
             stem=self.stem,
             position=self.position,
             pooling=self.pooling,
+            norm=self.vision_norm,
+            norm_eps=self.vision_norm_eps,
+            pixel_mean=self.pixel_mean,
+            pixel_std=self.pixel_std,
         )
 
     @property
@@ -86,6 +98,7 @@ class VLMConfig:
             mlp_ratio=self.text_mlp_ratio,
             dropout=self.text_dropout,
             max_length=self.max_text_len,
+            norm=self.text_norm,
         )
 
     @property
@@ -101,6 +114,7 @@ class VLMConfig:
             vision_dim=self.text_hidden,
             vision_tokens=self.vision.num_tokens,
             dropout=self.decoder_dropout,
+            norm=self.decoder_norm,
         )
 
 

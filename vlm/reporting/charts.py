@@ -75,11 +75,11 @@ class Timing:
     tokens_per_second: float
 
 
-def loss_curves(curve: Curve, best_step: int | None, unit: str, label: str) -> str:
+def loss_curves(curve: Curve, kept_step: int | None, unit: str, label: str) -> str:
     """Training and validation losses against the step, and the step that was kept."""
     with matplotlib.rc_context(STYLE):
         figure, axes = _panel()
-        terms = [name.removeprefix("val_") for name in curve if name.startswith("val_")]
+        terms = [name.removeprefix("train_") for name in curve if name.startswith("train_")]
         if len(terms) == 2:  # the loss and its only term, which are the same
             terms = ["loss"]
         mark = "." if len(curve["step"]) < 40 else ""
@@ -94,10 +94,23 @@ def loss_curves(curve: Curve, best_step: int | None, unit: str, label: str) -> s
                     marker=mark,
                     label=f"{split} {name}" if len(terms) > 1 else split,
                 )
-        if best_step is not None:
-            axes.axvline(best_step, color=INK, linewidth=0.8, linestyle="--", label="kept")
+        if kept_step is not None:
+            axes.axvline(kept_step, color=INK, linewidth=0.8, linestyle="--", label="kept")
         axes.set(xlabel="step", ylabel=f"loss, {unit}", ylim=(0, None))
         _legend(axes, columns=4)
+        return _svg(figure, label)
+
+
+def score_curve(curve: Curve, score: str, label: str) -> str:
+    """A score of the validation split, in percent, against the step."""
+    with matplotlib.rc_context(STYLE):
+        figure, axes = _panel()
+        mark = "." if len(curve["step"]) < 40 else ""
+        values = 100 * np.asarray(curve[f"val_{score}"])
+        axes.plot(curve["step"], values, color=PALETTE[0], marker=mark, label="val")
+        axes.axhline(90, color=INK, linewidth=0.8, linestyle="--", label="90%")
+        axes.set(xlabel="step", ylabel=f"{score}, %", ylim=(0, 102))
+        _legend(axes, columns=2)
         return _svg(figure, label)
 
 

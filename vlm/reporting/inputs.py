@@ -2,8 +2,8 @@
 
 import csv
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -43,8 +43,12 @@ def read_inputs(root: Path, params: Figures) -> Inputs:
     Raises:
         UserError: A file that is missing or can't be read; names it and the stage that makes it.
     """
-    sweep = _rows(root / "plots/benchmark_kv_cache/sweep.tsv", "benchmark_kv_cache", "\t")
-    confusion = _rows(root / "plots/evaluate/confusion.csv", "evaluate", ",")
+    sweep = root / "plots/benchmark_kv_cache/sweep.tsv"
+    timings = _rows(sweep, "benchmark_kv_cache", "\t")
+    _require_columns(sweep, timings, [field.name for field in fields(Timing)])
+    confusion = root / "plots/evaluate/confusion.csv"
+    answers = _rows(confusion, "evaluate", ",")
+    _require_columns(confusion, answers, ["truth", "prediction"])
     predictions = root / "data/predictions"
     scenes = root / "data/test"
     _require(scenes, "generate")
@@ -52,8 +56,8 @@ def read_inputs(root: Path, params: Figures) -> Inputs:
         params,
         {name: _json(root / f"metrics/{name}.json", name) for name in STAGES},
         {name: _curve(root / f"plots/{name}.tsv", name) for name in TRAININGS},
-        [_timing(row) for row in sweep],
-        [(row["truth"], row["prediction"]) for row in confusion],
+        [_timing(row) for row in timings],
+        [(row["truth"], row["prediction"]) for row in answers],
         _table(predictions / "questions.parquet"),
         {row["scene_id"]: row for row in _table(predictions / "captions.parquet")},
         read_scenes(scenes),
@@ -67,7 +71,7 @@ def read_inputs(root: Path, params: Figures) -> Inputs:
 
 def _require(path: Path, stage: str) -> None:
     if not path.exists():
-        raise UserError(f"{path}: got no such file, expected what the stage {stage} writes")
+        raise UserError(f"{path}: no such file; expected what the stage {stage} writes")
 
 
 def _json(path: Path, stage: str) -> Figures:
@@ -79,16 +83,29 @@ def _json(path: Path, stage: str) -> Figures:
 
 
 def _rows(path: Path, stage: str, delimiter: str) -> list[dict[str, str]]:
+    """The rows of a table, at least one, by the names in its header."""
     _require(path, stage)
     with path.open(encoding="utf-8", newline="") as file:
-        rows = list(csv.DictReader(file, delimiter=delimiter))
+        header, *rows = list(csv.reader(file, delimiter=delimiter)) or [[]]
     if not rows:
         raise UserError(f"{path}: got no rows, expected those of the stage {stage}")
-    return rows
+    for number, row in enumerate(rows):
+        if len(row) != len(header):
+            raise UserError(f"{path} row {number}: values: got {len(row)}, expected {len(header)}")
+    return [dict(zip(header, row, strict=True)) for row in rows]
+
+
+def _require_columns(path: Path, rows: Sequence[Row], expected: Sequence[str]) -> None:
+    got = list(rows[0])
+    if not set(expected) <= set(got):
+        raise UserError(f"{path}: got columns {', '.join(got)}, expected {', '.join(expected)}")
 
 
 def _curve(path: Path, stage: str) -> dict[str, list[float]]:
     rows = _rows(path, stage, "\t")
+    terms = [name.removeprefix("train_") for name in rows[0] if name.startswith("train_")]
+    # What the charts draw: every term on both splits.
+    _require_columns(path, rows, ["step", "train_loss", *(f"val_{term}" for term in terms)])
     return {name: [float(row[name]) for row in rows] for name in rows[0]}
 
 

@@ -2,7 +2,7 @@
 
 from string import Template
 
-from vlm.reporting import gallery, record, results
+from vlm.reporting import gallery, probes, record, results
 from vlm.reporting.inputs import Inputs
 from vlm.reporting.markup import element
 from vlm.reporting.skeleton import SKELETON
@@ -15,6 +15,8 @@ LEAD = (
 CONTENTS = {
     "summary": "Summary",
     "answers": "Answers",
+    "every-question": "Every question alike",
+    "word-order": "Does it read the question?",
     "language": "Retrieval and captions",
     "gallery": "Pictures",
     "training": "Training",
@@ -30,6 +32,8 @@ def build_page(inputs: Inputs) -> str:
     sections = [
         results.summary(inputs),
         results.answers(inputs),
+        probes.every_question(inputs),
+        probes.word_order(inputs),
         results.language(inputs),
         gallery.gallery(inputs),
         record.training(inputs),

@@ -28,20 +28,22 @@ def training(inputs: Inputs) -> Html:
     rows = []
     for name in TRAININGS:
         figures = inputs.metrics[name]
-        best = figures.get("best_step")
+        kept = figures.get("kept_step")
         unit = "1 - cosine" if name == "align" else "nats"
         label = f"training and validation losses of {name}"
         words = f"{name}: losses against the step; dotted on train, solid on validation."
-        kept = (
-            f" Kept: step {best}, where the validation loss is least." if best is not None else ""
-        )
-        panels.append(
-            figure(charts.loss_curves(inputs.curves[name], best, unit, label), words + kept)
-        )
+        if kept is not None:
+            words += f" Kept: step {kept}."
+        curve = inputs.curves[name]
+        panels.append(figure(charts.loss_curves(curve, kept, unit, label), words))
+        if "val_exact_match" in curve:
+            label = f"exact match on the validation split while {name} trains"
+            words = f"{name}: share of validation questions answered exactly right."
+            panels.append(figure(charts.score_curve(curve, "exact_match", label), words))
         rows.append(
             [
                 name,
-                f"{number(best)} of {number(figures.get('steps'))}",
+                f"{number(kept)} of {number(figures.get('steps'))}",
                 number(figures.get("val", {}).get("loss")),
                 number(figures.get("last_train_loss")),
                 number(figures.get("parameters")),

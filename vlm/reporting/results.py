@@ -44,13 +44,13 @@ def summary(inputs: Inputs) -> Html:
     figures = inputs.metrics["evaluate"]
     classifier, generator = figures["classifier"], figures["generator"]
     caption, retrieval = figures["caption"], figures["retrieval"]
-    name, floor = _largest_floor(figures["floors"])
+    name, floor = largest_floor(figures["floors"])
     rows = [
-        _headline("Short answers right (classifier)", classifier, "exact_match", floor, name),
-        _headline("Whole phrases right (generator)", generator, "exact_match", floor, name),
-        _headline("Captions with exactly the facts", caption, "exact", *_common(caption, "exact")),
+        headline("Short answers right (classifier)", classifier, "exact_match", floor, name),
+        headline("Whole phrases right (generator)", generator, "exact_match", floor, name),
+        headline("Captions with exactly the facts", caption, "exact", *_common(caption, "exact")),
         *(
-            _headline(
+            headline(
                 f"Retrieval R@1, {words}",
                 retrieval,
                 f"{direction}_R@1",
@@ -75,23 +75,11 @@ def answers(inputs: Inputs) -> Html:
     """Accuracy by family, and what the classifier mistakes for what."""
     figures = inputs.metrics["evaluate"]
     floors = figures["floors"].get("by_family", {})
-    heads = {
-        head: Scores(*(figures[head].get(f"by_family{end}", {}) for end in ("", "_low", "_high")))
-        for head in HEADS
+    heads = family_scores(figures)
+    best = {
+        family: max((floors[name].get(family, 0.0) for name in FLOORS if name in floors), default=0)
+        for family in heads["classifier"].value
     }
-    families = list(heads["classifier"].value)
-    known = {name: words for name, words in FLOORS.items() if name in floors}
-    best = {f: max((floors[n].get(f, 0.0) for n in known), default=0.0) for f in families}
-    rows = []
-    for family in families:
-        row: list[object] = [family]
-        for head in heads.values():
-            row.append(percent(head.value.get(family)))
-            row.append(percent_interval(head.low.get(family), head.high.get(family)))
-        row += [percent(floors[name].get(family)) for name in known]
-        rows.append(row)
-    header = ["family", *(h for head in HEADS for h in (head, "95% interval"))]
-    header += [f"floor: {words}" for words in known.values()]
     chart = figure(
         charts.accuracy_by_family(heads, best, "accuracy of both heads by question family"),
         "Exact match by family: points are the heads, whiskers their 95% intervals (bootstrap over"
@@ -102,7 +90,7 @@ def answers(inputs: Inputs) -> Html:
         "answers",
         "Answers",
         element("div", chart, _confusion(inputs), class_="charts"),
-        table(header, rows, "Exact match by question family, beside its floors"),
+        family_table(heads, floors, "Exact match by question family, beside its floors"),
         _floor_table(figures["floors"]),
         _phrases(figures["generator"]),
     )
@@ -116,11 +104,11 @@ def language(inputs: Inputs) -> Html:
     for measure in ("R@1", "R@5", "R@10"):
         row: list[object] = [measure]
         for direction in DIRECTIONS:
-            row += _with_interval(retrieval, f"{direction}_{measure}")
+            row += with_interval(retrieval, f"{direction}_{measure}")
         rows.append([*row, percent(retrieval.get(f"chance_{measure}"))])
     mrr: list[object] = ["MRR (mean of 1 / rank)"]
     for direction in DIRECTIONS:
-        mrr += _with_interval(retrieval, f"{direction}_MRR")
+        mrr += with_interval(retrieval, f"{direction}_MRR")
     rows.append([*mrr, percent(retrieval.get("chance_MRR"))])
     for words, key in (("median rank", "median_rank"), ("R@1, by id only", "id_R@1")):
         write = percent if "R@" in key else lambda value: number(value, 1)
@@ -137,8 +125,8 @@ def language(inputs: Inputs) -> Html:
     written = table(
         ["measure", "value", "95% interval", "floor", "lift"],
         [
-            _headline("exact facts", caption, "exact", *_common(caption, "exact")),
-            _headline("corpus BLEU-4", caption, "bleu4", *_common(caption, "bleu4")),
+            headline("exact facts", caption, "exact", *_common(caption, "exact")),
+            headline("corpus BLEU-4", caption, "bleu4", *_common(caption, "bleu4")),
         ],
         "Captions of the pretrained model. The floor is the training split's commonest caption,"
         f" given to every picture. BLEU: {caption.get('bleu_signature', MISSING)}",
@@ -184,15 +172,39 @@ def kv_cache(inputs: Inputs) -> Html:
     )
 
 
-def _headline(
+def family_scores(figures: Figures) -> dict[str, Scores]:
+    """Each head's exact match by family, with intervals."""
+    return {
+        head: Scores(*(figures[head].get(f"by_family{end}", {}) for end in ("", "_low", "_high")))
+        for head in HEADS
+    }
+
+
+def family_table(heads: Mapping[str, Scores], floors: Figures, caption: str) -> Html:
+    """Both heads' scores by family, beside the floors of each family."""
+    known = {name: words for name, words in FLOORS.items() if name in floors}
+    rows = []
+    for family in heads["classifier"].value:
+        row: list[object] = [family]
+        for head in heads.values():
+            row.append(percent(head.value.get(family)))
+            row.append(percent_interval(head.low.get(family), head.high.get(family)))
+        rows.append([*row, *(percent(floors[name].get(family)) for name in known)])
+    header = ["family", *(h for head in HEADS for h in (head, "95% interval"))]
+    return table([*header, *(f"floor: {words}" for words in known.values())], rows, caption)
+
+
+def headline(
     words: str, figures: Figures, key: str, floor: float | None, floor_name: str
 ) -> list[object]:
+    """A row: a figure, its interval, its floor, and how far it lies above that."""
     low = "—" if floor is None else f"{percent(floor)} ({floor_name})"
-    value, interval = _with_interval(figures, key)
+    value, interval = with_interval(figures, key)
     return [words, element("strong", value), interval, low, points(figures.get(key), floor)]
 
 
-def _with_interval(figures: Figures, key: str) -> tuple[str, str]:
+def with_interval(figures: Figures, key: str) -> tuple[str, str]:
+    """A share and its interval, in percent."""
     ends = percent_interval(figures.get(f"{key}_low"), figures.get(f"{key}_high"))
     return percent(figures.get(key)), ends
 
@@ -201,20 +213,22 @@ def _common(figures: Figures, key: str) -> tuple[float | None, str]:
     return figures.get(f"{key}_floor"), "commonest in train"
 
 
-def _largest_floor(floors: Figures) -> tuple[str, float | None]:
-    known = [(floors[name], words) for name, words in FLOORS.items() if name in floors]
+def largest_floor(floors: Figures, ending: str = "") -> tuple[str, float | None]:
+    """The largest of the floors whose names end so, in words and as a share."""
+    keys = {f"{name}{ending}": words for name, words in FLOORS.items()}
+    known = [(floors[key], words) for key, words in keys.items() if key in floors]
     value, words = max(known, default=(None, ""))
     return words, value
 
 
 def _floor_table(floors: Figures) -> Html:
-    rows = [[words, *_with_interval(floors, name)] for name, words in FLOORS.items()]
+    rows = [[words, *with_interval(floors, name)] for name, words in FLOORS.items()]
     return table(["floor", "value", "95% interval"], rows, "Floors over all families")
 
 
 def _phrases(generator: Figures) -> Html:
     floor = generator.get("bleu4_floor"), "commonest phrase to each question"
-    row = _headline("corpus BLEU-4", generator, "bleu4", *floor)
+    row = headline("corpus BLEU-4", generator, "bleu4", *floor)
     header = ["measure", "value", "95% interval", "floor", "lift"]
     return table(
         header, [row], "The generator's phrases; BLEU-4 gives credit for nearly right ones"

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from vlm.config.schema import WorldConfig
 
 BLOCK = 1024  # scenes a block; changing it changes every scene
-SPLITS = {"train": 0, "val": 1, "test": 2, "calibration": 3}  # append only
+SPLITS = {"train": 0, "val": 1, "test": 2, "calibration": 3, "fresh": 4}  # append only
 PURPOSES = {"layout": 0, "noise": 1, "captions": 2, "questions": 3}  # append only
 
 

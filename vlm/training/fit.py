@@ -1,7 +1,7 @@
 """The one training loop."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
@@ -34,12 +34,15 @@ class Objective(Generic[Batch]):
     """What is minimised: the sum over terms of weight x mean loss per supervised item.
 
     Attributes:
-        losses: a batch on the model's device to the mean loss of each term.
+        losses: a batch on the model's device to the mean loss of each term; in eval mode, to the
+            mean of each score too.
         weights: of each term. A batch's `counts` say how many items stand behind each mean.
+        scores: what validation shows beside the losses; nothing is decided by them.
     """
 
     losses: Callable[[Batch], Mapping[str, Tensor]]
     weights: Mapping[str, float]
+    scores: Sequence[str] = ()
 
     def total(self, terms: Mapping[str, float]) -> float:
         """The weighted sum of the terms."""
@@ -51,14 +54,14 @@ class FitResult:
     """What a run leaves beside the weights.
 
     Attributes:
-        best_step: updates done when validation was best; the model holds those weights.
-        best: the validation losses there, by term and as `loss`.
+        kept_step: updates done when the weights were kept that the model now holds.
+        kept: the validation losses there, by term and as `loss`, and the scores.
         curve: a row per validation: step, train and validation losses, rate.
         batches_without_target: training batches in which nothing was supervised.
     """
 
-    best_step: int = 0
-    best: Row = field(default_factory=dict)
+    kept_step: int = 0
+    kept: Row = field(default_factory=dict)
     curve: list[Row] = field(default_factory=list)
     batches_without_target: int = 0
 
@@ -72,7 +75,7 @@ def fit(
     device: torch.device,
     report: Callable[[int, Row | None], None] = lambda step, row: None,
 ) -> FitResult:
-    """Train `model` in place and leave it with the weights of its best validation.
+    """Train `model` in place and leave it with the weights that `config.keep` names.
 
     Args:
         model: in eval mode only where it is frozen; what requires no gradient doesn't learn.
@@ -90,8 +93,8 @@ def fit(
     """
     optimizer = make_optimizer(model, config)
     result = FitResult()
-    kept: dict[str, Tensor] = {}
-    window = _Means(objective)
+    weights: dict[str, Tensor] = {}
+    window = _Means(objective.weights)
     model.train()
     for step in range(config.steps):
         rate = learning_rate(step, config)
@@ -105,14 +108,19 @@ def fit(
             report(done, None)
             continue
         losses = evaluate_loss(model, objective, validation, device, done)
-        row = {"step": float(done), **window.row("train"), **_prefixed("val", losses), "rate": rate}
+        row = {
+            "step": float(done),
+            **_prefixed("train", window.with_total(objective)),
+            **_prefixed("val", losses),
+            "rate": rate,
+        }
         result.curve.append(row)
-        window = _Means(objective)
-        if losses["loss"] < result.best.get("loss", math.inf):
-            result.best_step, result.best = done, losses
-            kept = {name: value.clone() for name, value in model.state_dict().items()}
+        window = _Means(objective.weights)
+        if config.keep == "last" or losses["loss"] < result.kept.get("loss", math.inf):
+            result.kept_step, result.kept = done, losses
+            weights = {name: value.clone() for name, value in model.state_dict().items()}
         report(done, row)
-    model.load_state_dict(kept)
+    model.load_state_dict(weights)
     model.eval()
     return result
 
@@ -139,8 +147,9 @@ def _update(
             window.add(name, float(terms[name].detach()), batch.counts[name])
         loss.backward()
     if any(totals.values()):
-        learns = [p for p in model.parameters() if p.requires_grad]
-        nn.utils.clip_grad_norm_(learns, config.clip_norm)
+        if config.clip_norm:
+            learns = [p for p in model.parameters() if p.requires_grad]
+            nn.utils.clip_grad_norm_(learns, config.clip_norm)
         optimizer.step()
     optimizer.zero_grad(set_to_none=True)
     return sum(not any(b.counts[name] for name in objective.weights) for b in micro_batches)
@@ -154,18 +163,19 @@ def evaluate_loss(
     device: torch.device,
     step: int,
 ) -> Row:
-    """Mean loss per supervised item over `batches`, by term and weighted as `loss`."""
+    """Mean loss per supervised item over `batches`, by term and weighted as `loss`; the scores."""
     was_training = model.training
     model.eval()
-    means = _Means(objective)
+    means = _Means([*objective.weights, *objective.scores])
     for batch in batches:
         with autocast(device):
             terms = objective.losses(to_device(batch, device))
         for name in objective.weights:
             _check_finite(terms[name], step, name)
+        for name in means.names:
             means.add(name, float(terms[name]), batch.counts[name])
     model.train(was_training)
-    return means.losses()
+    return means.with_total(objective)
 
 
 def autocast(device: torch.device) -> torch.autocast:
@@ -174,23 +184,20 @@ def autocast(device: torch.device) -> torch.autocast:
 
 
 class _Means:
-    """Running means of each term, weighed by items."""
+    """Running means of each name, weighed by items."""
 
-    def __init__(self, objective: Objective[Batch]) -> None:
-        self._objective = objective
-        self._sums = dict.fromkeys(objective.weights, 0.0)
-        self._counts = dict.fromkeys(objective.weights, 0)
+    def __init__(self, names: Iterable[str]) -> None:
+        self.names = list(names)
+        self._sums = dict.fromkeys(self.names, 0.0)
+        self._counts = dict.fromkeys(self.names, 0)
 
     def add(self, name: str, mean: float, count: int) -> None:
         self._sums[name] += mean * count
         self._counts[name] += count
 
-    def losses(self) -> Row:
-        terms = {name: self._sums[name] / max(self._counts[name], 1) for name in self._sums}
-        return {"loss": self._objective.total(terms), **terms}
-
-    def row(self, prefix: str) -> Row:
-        return _prefixed(prefix, self.losses())
+    def with_total(self, objective: Objective[Batch]) -> Row:
+        means = {name: self._sums[name] / max(self._counts[name], 1) for name in self.names}
+        return {"loss": objective.total(means), **means}
 
 
 def _prefixed(prefix: str, row: Row) -> Row:

@@ -1,10 +1,14 @@
-"""The losses of each training stage, from a model and a batch."""
+"""The losses of each training stage, from a model and a batch.
+
+The heads also have a score, `exact_match`: the share of questions answered exactly right.
+"""
 
 import torch.nn.functional as F
 from torch import Tensor
 
 from vlm.data.loading import UNKNOWN_ANSWER, CaptionBatch, QuestionBatch, to_floats
 from vlm.losses import cosine_alignment_loss, lm_loss
+from vlm.marks import PAD_ID
 from vlm.model.vlm import DualEncoder
 from vlm.model.vqa import AnswerClassifier, PhraseGenerator
 from vlm.training.fit import Objective
@@ -40,9 +44,12 @@ def classification(model: AnswerClassifier) -> Objective[QuestionBatch]:
             to_floats(batch.images), batch.question_ids, batch.image_rows, batch.question_rows
         )
         total = F.cross_entropy(logits, batch.answers, ignore_index=UNKNOWN_ANSWER, reduction="sum")
-        return {"answer": total / max(batch.counts["answer"], 1)}
+        terms = {"answer": total / max(batch.counts["answer"], 1)}
+        if not model.training:
+            terms["exact_match"] = _share(logits.argmax(dim=-1) == batch.answers)
+        return terms
 
-    return Objective(losses, {"answer": 1.0})
+    return Objective(losses, {"answer": 1.0}, ["exact_match"])
 
 
 def generation(model: PhraseGenerator) -> Objective[QuestionBatch]:
@@ -56,6 +63,17 @@ def generation(model: PhraseGenerator) -> Objective[QuestionBatch]:
             batch.image_rows,
             batch.question_rows,
         )
-        return {"phrase": lm_loss(logits, batch.phrase_ids[:, 1:])}
+        targets = batch.phrase_ids[:, 1:]
+        terms = {"phrase": lm_loss(logits, targets)}
+        if not model.training:
+            # Where each next token is right after the true ones, greedy decoding gives the phrase.
+            right = (logits.argmax(dim=-1) == targets) | (targets == PAD_ID)
+            terms["exact_match"] = _share(right.all(dim=1))
+        return terms
 
-    return Objective(losses, {"phrase": 1.0})
+    return Objective(losses, {"phrase": 1.0}, ["exact_match"])
+
+
+def _share(right: Tensor) -> Tensor:
+    """The mean of (B,) bools; 0 of none."""
+    return right.sum() / max(len(right), 1)

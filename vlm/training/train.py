@@ -45,19 +45,20 @@ def train(
     """Fit `model` to `data`, and write the curve and the metrics.
 
     A non-finite loss leaves a metrics file that says where it stopped, and raises on. `source`
-    is where the data come from, for error messages.
+    is the folder that holds the splits, for error messages.
 
     Raises:
         UserError: a batch larger than the data, or data without anything to learn.
         NonFiniteLossError: from `fit`.
     """
-    held_out = [
-        validation.batch(part)
-        for part in chunks(min(config.val_pictures, len(validation)), VALIDATION_BATCH)
-    ]
+    read = min(config.val_pictures, len(validation))
+    held_out = [validation.batch(part) for part in chunks(read, VALIDATION_BATCH)]
     _require_targets(objective, source, data)
     if not any(batch.counts[name] for batch in held_out for name in objective.weights):
-        raise UserError(f"{source}: no supervised item to validate on; expected at least one")
+        raise UserError(
+            f"{source / 'val'}: no supervised item in the first {read} of {len(validation)}"
+            " pictures; raise val_pictures"
+        )
     order = PictureOrder(len(data), config.batch_size, seed)
 
     def batches(step: int) -> list[Batch]:
@@ -75,13 +76,22 @@ def train(
 
 
 def summary(result: FitResult, model: nn.Module) -> dict[str, object]:
-    """The stage's metrics: losses at the best validation, and the sizes behind them."""
+    """The stage's metrics: losses where the weights were kept, and the sizes behind them.
+
+    For the heads also `steps_to_90`: the first validation at which 90% of the answers were right;
+    -1 where none was.
+    """
     last = result.curve[-1]
     learns = [p for p in model.parameters() if p.requires_grad]
+    reached = {}
+    if "val_exact_match" in last:
+        right = [int(row["step"]) for row in result.curve if row["val_exact_match"] >= 0.9]
+        reached = {"steps_to_90": right[0] if right else -1}
     return {
-        "best_step": result.best_step,
+        **reached,
+        "kept_step": result.kept_step,
         "steps": int(last["step"]),
-        "val": result.best,
+        "val": result.kept,
         "last_train_loss": last["train_loss"],
         "parameters": sum(p.numel() for p in model.parameters()),
         "trained_parameters": sum(p.numel() for p in learns),
@@ -101,4 +111,4 @@ def _require_targets(objective: Objective[Batch], source: Path, data: Pictures[B
     for part in chunks(len(data), VALIDATION_BATCH):
         if any(data.batch(part).counts[name] for name in objective.weights):
             return
-    raise UserError(f"{source}: no supervised item in the whole table; expected at least one")
+    raise UserError(f"{source / 'train'}: no supervised item; expected at least one")

@@ -1,0 +1,199 @@
+"""What makes each error of the page's sections on training and on running appear."""
+
+import errno
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import redirect_stderr
+from io import StringIO
+from pathlib import Path
+
+import pytest
+import torch
+from error_page import Raiser
+from project import ROOT
+from raise_data import CONFIG, TOKENIZER, TRAIN, write_split
+from raise_parameters import tiny
+
+from stages import benchmark_kv_cache, runner, train_vqa
+from vlm.app import cli, seeds
+from vlm.data.loading import QuestionData
+from vlm.data.tables import read_questions, read_scenes
+from vlm.errors import StoppedError, UserError
+from vlm.evaluation.decoding import check_equality
+from vlm.model.decoder import VisionLanguageDecoder
+from vlm.model.folder import save_model
+from vlm.model.kv_cache import LayerCache
+from vlm.model.vqa import AnswerClassifier, PhraseGenerator
+from vlm.training.fit import fit
+from vlm.training.objectives import classification
+
+CPU = torch.device("cpu")
+
+
+def a_loss_that_explodes() -> None:
+    write_split()
+    data = QuestionData(read_scenes(TRAIN), read_questions(TRAIN), TOKENIZER, 8, ["yes"])
+    model = AnswerClassifier(CONFIG, ["no", "yes"])
+    rates = {"learning_rate": 1e30, "clip_norm": 1e30, "warmup_steps": 0}
+    section = tiny().train_vqa.classifier.model_copy(update=rates)
+    batch = data.batch(torch.arange(8))
+    fit(model, classification(model), lambda step: [batch], [batch], section, CPU)
+
+
+def arms_that_differ() -> None:
+    """The stage, over a cache that gives keys for values."""
+    write_split("data/test")
+    folder = Path("models/train_vqa/generator")
+    save_model(folder, PhraseGenerator(CONFIG))
+    TOKENIZER.save(folder)
+    append = LayerCache.append
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(LayerCache, "append", lambda self, k, v: append(self, k, v)[::-1])
+        benchmark_kv_cache.main(tiny(runtime__device="cpu"))
+
+
+def logits_of_nan() -> None:
+    decoder = VisionLanguageDecoder(CONFIG.decoder).eval()
+    check_equality(decoder, torch.full((2, 5, CONFIG.text_hidden), float("nan")), 2, 6)
+
+
+def cuda_without_a_gpu() -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(torch.cuda, "is_available", lambda: False)
+        runner.select_device(tiny(runtime__device="cuda").runtime)
+
+
+def loading_interrupted(*stage: str) -> tuple[int, str]:
+    """The exit status and stderr of a stage that Ctrl-C meets while it imports torch.
+
+    The torch is one of ours, and swallows the exception as an import could.
+    """
+    shutil.copyfile(ROOT / "presets/tiny.yaml", "params.yaml")
+    Path("torch.py").write_text(
+        "import signal\ntry: signal.raise_signal(signal.SIGINT)\nexcept KeyboardInterrupt: pass\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-m", *stage],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return done.returncode, done.stderr
+
+
+def stage_end(work: Callable[[], object]) -> tuple[int | str | None, str]:
+    """The exit status of a stage `pretrain` that does `work`, and the line that it ends with."""
+    shutil.copyfile(ROOT / "presets/tiny.yaml", "params.yaml")
+    runner.params_in_force.cache_clear()
+    said = StringIO()
+    with pytest.raises(SystemExit) as ended, redirect_stderr(said):
+        runner.run("pretrain", lambda params: work())
+    return ended.value.code, said.getvalue().removesuffix("\n")
+
+
+def fail(error: Exception) -> None:
+    raise error
+
+
+def interrupt() -> None:
+    signal.raise_signal(signal.SIGINT)
+
+
+def full_disk(number: int = errno.ENOSPC) -> None:
+    raise OSError(number, os.strerror(number))
+
+
+ENDS = {
+    0: lambda: None,
+    1: lambda: fail(StoppedError("stopped")),
+    2: lambda: fail(UserError("a mistake")),
+    130: interrupt,
+}
+
+
+def made(*arguments: str, path: str | None = None) -> str:
+    """The first line that a failing `make` says of what went wrong."""
+    shutil.copyfile(ROOT / "Makefile", "Makefile")
+    done = subprocess.run(
+        [shutil.which("make") or "make", *arguments],
+        env=os.environ if path is None else {**os.environ, "PATH": path},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2, done.stderr
+    return done.stderr.splitlines()[0]
+
+
+def without_python() -> str:
+    for name in ("requirements.lock", "pyproject.toml"):
+        Path(name).touch()
+    return made(".venv/core", path="")
+
+
+def preset(*arguments: str, committed: bool = True) -> Raiser:
+    """`make preset` in a checkout that is set up, with an edit of its own in `params.yaml`."""
+
+    def raiser() -> str:
+        for folder in ("presets", ".venv"):
+            Path(folder).mkdir()
+        for name in ("default", "notebook", "tiny"):
+            Path(f"presets/{name}.yaml").write_text("seed: 0\n")
+        Path("params.yaml").write_text("seed: 0\n")
+        commands = ["init", "add params.yaml", "commit --message start"]
+        for command in commands if committed else commands[:1]:
+            author = ["-c", "user.name=test", "-c", "user.email=test@example.org"]
+            subprocess.run(["git", *author, *command.split()], check=True, capture_output=True)
+        Path("params.yaml").write_text("seed: 7\n")
+        for file in ("requirements.lock", "pyproject.toml", ".venv/core"):  # the last the newest
+            Path(file).touch()
+        return made("preset", *arguments)
+
+    return raiser
+
+
+def a_seed_that_ends_early() -> str:
+    """A run of several seeds, in which pretraining finds nothing to read."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(seeds, "STAGES", (["pretrain"],))
+        with pytest.raises(StoppedError) as stopped:
+            seeds.run_seed(ROOT / "presets/tiny.yaml", 1, Path("seed-1"))
+    return str(stopped.value)
+
+
+def batch_without_step() -> None:
+    shutil.copyfile(ROOT / "presets/tiny.yaml", "params.yaml")
+    cli.shapes(Path("params.yaml"), step=False, batch=8)
+
+
+TRAINING: dict[str, Raiser] = {
+    "step 2: loss 'answer' is not finite; no weights were written. A lower learning_rate or"
+    " clip_norm may help": a_loss_that_explodes,
+    "the arms differ: tokens_equal …, largest logit difference …, tolerance …; nothing was timed": (
+        arms_that_differ
+    ),
+    "the decoder's logits aren't finite; there is nothing to compare": logits_of_nan,
+}
+
+RUNNING: dict[str, Raiser] = {
+    "--batch: got 8 without --step, expected both": batch_without_step,
+    "head: got oracle, expected classifier or generator": lambda: train_vqa.chosen_head(["oracle"]),
+    "pretrain: interrupted; nothing half-written was left": lambda: stage_end(interrupt)[1],
+    "pretrain: no space left on the disk; nothing half-written was left": lambda: stage_end(
+        full_disk
+    )[1],
+    "runtime.device: got cuda, expected cpu or auto: no GPU is available": cuda_without_a_gpu,
+}
+
+# Those that need a process of their own.
+MAKING: dict[str, Raiser] = {
+    "/bin/sh…python3.11…not found": without_python,
+    "make preset NAME=tiy: expected one of default, …": preset("NAME=tiy"),
+    "params.yaml has uncommitted edits; commit them, or add FORCE=1": preset("NAME=tiny"),
+    "seed 1: stage pretrain ended with 2": a_seed_that_ends_early,
+}

@@ -1,0 +1,109 @@
+"""What makes each error of the page's section on shapes appear."""
+
+import torch
+from error_page import Raiser
+
+from vlm.data.mock import mock_pairs
+from vlm.evaluation.retrieval import recall_at_k
+from vlm.evaluation.suite import EvalSuite, build_eval_suite, evaluate
+from vlm.evaluation.vqa_metrics import vqa_exact_match
+from vlm.generation import generate
+from vlm.losses import info_nce_loss, lm_loss
+from vlm.model.attention import SelfAttention, causal_mask
+from vlm.model.decoder import DecoderConfig, VisionLanguageDecoder
+from vlm.model.kv_cache import KVCache
+from vlm.model.patch_embed import PatchEmbed
+from vlm.model.text import TextConfig, TextEncoder
+from vlm.model.vlm import ContrastiveCaptioner, VLMConfig
+from vlm.model.vqa import PhraseGenerator
+
+CONFIG = VLMConfig(vision_hidden=16, vision_depth=1, text_hidden=16, vocab_size=11)
+PICTURE = torch.zeros(1, 3, 32, 32)
+DECODER = DecoderConfig(hidden=32, heads=4, depth=1, text_vocab=11, max_text_len=16, vision_dim=32)
+
+
+def ids(batch: int, length: int) -> torch.Tensor:
+    return torch.ones(batch, length, dtype=torch.int64)
+
+
+def decoded(batch: int, length: int, memory: tuple[int, int, int]) -> Raiser:
+    """Gives the decoder so many ids and a memory of this shape."""
+    return lambda: VisionLanguageDecoder(DECODER)(ids(batch, length), torch.zeros(memory))
+
+
+def cached(room: int, held: int, rows: int = 2) -> tuple[VisionLanguageDecoder, KVCache]:
+    """A decoder, and a cache of it with room for some positions, some of them held."""
+    decoder = VisionLanguageDecoder(DECODER)
+    cache = decoder.new_cache(rows, room)
+    with torch.no_grad():
+        decoder(ids(rows, held), torch.zeros(rows, 5, 32), cache=cache)
+    return decoder, cache
+
+
+def cached_call(room: int, held: int, batch: int, new: int) -> Raiser:
+    """Calls the decoder with more ids over that cache."""
+
+    def call() -> None:
+        decoder, cache = cached(room, held)
+        decoder(ids(batch, new), torch.zeros(batch, 5, 32), cache=cache)
+
+    return call
+
+
+SUITE = build_eval_suite(seed=0, n_samples=1, vocab_size=512, max_len=8)
+
+
+def examined(suite: EvalSuite, batch_size: int = 1) -> Raiser:
+    return lambda: evaluate(ContrastiveCaptioner(CONFIG), suite, batch_size)
+
+
+SHAPES: dict[str, Raiser] = {
+    "batch 1, prompt 1, new tokens 0: expected 1 or more each": lambda: generate(
+        ContrastiveCaptioner(CONFIG), PICTURE, max_new_tokens=0
+    ),
+    "batch_size 0: expected at least 1": examined(SUITE, batch_size=0),
+    "cache batch size 2 does not match 3": cached_call(8, 4, batch=3, new=1),
+    "cache batch_size 0, max_length 8: expected >= 1 and >= 0": lambda: VisionLanguageDecoder(
+        DECODER
+    ).new_cache(0, 8),
+    "cache holds 7 of 8 positions; 2 more do not fit": cached_call(8, 7, batch=2, new=2),
+    "cannot truncate to 5: the cache holds 4 positions": lambda: cached(8, 4)[1].truncate(5),
+    "causal mask shape (4, 4) does not match (5, 5)": lambda: SelfAttention(8, 2)(
+        torch.zeros(1, 5, 8), causal_mask(4)
+    ),
+    "got 2 predictions but 3 references": lambda: vqa_exact_match(["yes", "2"], ["yes", "2", "no"]),
+    "image_emb (4, 8) does not match text_emb (3, 8)": lambda: info_nce_loss(
+        torch.zeros(4, 8), torch.zeros(3, 8)
+    ),
+    "k 5 not in [1, N=4]": lambda: recall_at_k(torch.eye(4), 5),
+    "logits (2, 5, 11) do not match targets (2, 4)": lambda: lm_loss(
+        torch.zeros(2, 5, 11), ids(2, 4)
+    ),
+    "memory batch size 2 does not match 3": decoded(3, 4, (2, 5, 32)),
+    "memory width 48 does not match 32": decoded(3, 4, (3, 5, 48)),
+    "mock pairs 0, max_len 16, vocab_size 512: expected at least 1, 1 and 2": lambda: mock_pairs(0),
+    "prompt of 1 and 17 new tokens need 17 positions; the decoder has 16": lambda: generate(
+        ContrastiveCaptioner(CONFIG), PICTURE, max_new_tokens=17
+    ),
+    "questions: got None, expected a question for the generator": lambda: generate(
+        PhraseGenerator(CONFIG), PICTURE
+    ),
+    "reorder rows (2,) do not match (3,)": lambda: cached(8, 4, rows=3)[1].reorder(
+        torch.tensor([1, 0])
+    ),
+    "similarity must be square (N, N), got shape (3, 4)": lambda: recall_at_k(torch.zeros(3, 4), 1),
+    "spatial mismatch: got (48, 48), expected (32, 32)": lambda: PatchEmbed(32, 8)(
+        torch.zeros(1, 3, 48, 48)
+    ),
+    "suite has id 17, but the model's vocab_size is 11": examined(
+        build_eval_suite(seed=0, n_samples=1, vocab_size=18, max_len=40)
+    ),
+    "suite n_samples 0, max_len 8, vocab_size 512: expected at least 1, 3 and 6": lambda: (
+        build_eval_suite(seed=0, n_samples=0, vocab_size=512, max_len=8)
+    ),
+    "suite: caps is empty, expected at least 1 sample": examined(SUITE._replace(caps=[])),
+    "text length 17 exceeds max_length 16": lambda: TextEncoder(
+        TextConfig(vocab_size=11, depth=1, max_length=16)
+    )(ids(1, 17)),
+    "text length 17 exceeds max_text_len 16": decoded(1, 17, (1, 5, 32)),
+}

@@ -1,0 +1,135 @@
+"""Both heads probed further: every question alike, fresh scenes, words in another order."""
+
+from vlm.reporting.inputs import Figures, Inputs
+from vlm.reporting.markup import (
+    Html,
+    number,
+    paragraph,
+    percent,
+    percent_interval,
+    section,
+    table,
+)
+from vlm.reporting.results import (
+    HEADS,
+    family_scores,
+    family_table,
+    headline,
+    largest_floor,
+    with_interval,
+)
+
+MEASURES = ["measure", "value", "95% interval", "floor", "lift"]
+WORDS_ALONE = (
+    "A model that reads a question as a bag of words gives the same answer wherever its words"
+    " stand. In every family but relation the words alone tell what is asked, so an answer that"
+    " changes is an error, brought about by order alone."
+)
+ORDER_TELLS = (
+    " In relation the order says which shape is where, so answers must change, and a head that"
+    " keeps them all hasn't read the question."
+)
+
+
+def every_question(inputs: Inputs) -> Html:
+    """Shares of all questions, on the test split and, where there are any, on fresh scenes."""
+    figures = inputs.metrics["evaluate"]
+    fresh = figures.get("fresh")
+    name, floor = largest_floor(figures["floors"], "_per_question")
+    rows = [
+        headline(f"{head}, test split", figures[head], "exact_match_per_question", floor, name)
+        for head in HEADS
+    ]
+    if fresh:
+        name, floor = largest_floor(fresh)
+        rows += [
+            headline(f"{head}, fresh scenes", fresh[head], "exact_match", floor, name)
+            for head in HEADS
+        ]
+    note = (
+        "Share of all questions answered exactly right, every question weighing the same; the"
+        " floors are learned for that. The test split has"
+        f" {number(figures['questions'])} questions on {number(figures['pictures'])} pictures"
+    )
+    shares = table(MEASURES, rows, note)
+    return section("every-question", "Every question alike", shares, *_fresh(fresh or {}))
+
+
+def word_order(inputs: Inputs) -> Html:
+    """What becomes of the answers when the question's words change places."""
+    figures = inputs.metrics["evaluate"]
+    probed = figures["word_order"]
+    encoders, families = _encoders(probed), probed["classifier"].get("changed_by_family", {})
+    header = ["family", *(f"distance{of}" for of in encoders.values())]
+    header += [words for head in HEADS for words in (f"changed, {head}", "95% interval")]
+    rows: list[list[object]] = [
+        [
+            family,
+            *(_distance(probed[head], "distance_by_family", family) for head in encoders),
+            *(cell for head in HEADS for cell in _changed(probed[head], family)),
+        ]
+        for family in families
+    ]
+    overall = [cell for head in HEADS for cell in with_interval(probed[head], "changed")]
+    distances = [_distance(probed[head], "distance") for head in encoders]
+    rows.append(["all", *distances, *overall])
+    scales = " and ".join(
+        f"{number(probed[head].get('distance_between_questions'))}{of}"
+        for head, of in encoders.items()
+    )
+    note = (
+        f"Each of the {number(probed.get('distinct_questions'))} distinct questions scrambled once,"
+        f" asked about {number(probed.get('pictures'))} test pictures"
+        f" ({number(probed.get('questions'))} questions). Distance: 1 - cosine between the text"
+        " encoder's vectors of a question and of its scrambled self, a mean over distinct questions"
+        f" with its 95% interval; between two different questions it is {scales} on average."
+        " Changed: the share of answers that become others, in the last row the mean over families."
+        " A bag of words has 0 of both"
+    )
+    name, floor = largest_floor(figures["floors"])
+    accuracy = [
+        headline(f"{head}, {words}", source[head], "exact_match", floor, name)
+        for head in HEADS
+        for words, source in (("as asked", figures), ("scrambled", probed))
+    ]
+    return section(
+        "word-order",
+        "Does it read the question?",
+        paragraph(WORDS_ALONE + (ORDER_TELLS if "relation" in families else "")),
+        table(header, rows, note),
+        table(MEASURES, accuracy, "Exact match with the true answer to the question as asked"),
+    )
+
+
+def _fresh(fresh: Figures) -> list[Html]:
+    """The fresh scenes by family, and whether any of their pictures were seen in training."""
+    if not fresh:
+        return []
+    shared = fresh.get("pictures_also_in_train")
+    words = (
+        f"{number(fresh.get('scenes'))} fresh scenes with {number(fresh.get('questions'))}"
+        " questions were drawn for this measurement alone, from random streams that no split uses."
+        f" Of their pictures {number(shared)} equal a training picture, pixel for pixel."
+    )
+    caption = "Exact match on fresh scenes by question family, beside its floors"
+    floors = fresh.get("floors_by_family", {})
+    return [paragraph(words), family_table(family_scores(fresh), floors, caption)]
+
+
+def _encoders(probed: Figures) -> dict[str, str]:
+    """The heads whose text encoders are shown, with words to tell them apart where they differ."""
+    one, other = (probed[head].get("distance_by_family") for head in HEADS)
+    return {HEADS[0]: ""} if one == other else {head: f", {head}" for head in HEADS}
+
+
+def _distance(figures: Figures, key: str, family: str | None = None) -> str:
+    found = [figures.get(key + end) for end in ("", "_low", "_high")]
+    value, low, high = found if family is None else [(one or {}).get(family) for one in found]
+    return f"{number(value)} ({number(low)} to {number(high)})"
+
+
+def _changed(figures: Figures, family: str) -> tuple[str, str]:
+    value, low, high = (
+        figures.get(f"changed_by_family{end}", {}).get(family) for end in ("", "_low", "_high")
+    )
+    return percent(value), percent_interval(low, high)
