@@ -56,13 +56,15 @@ lock:
 
 # make preset NAME=tiny. Refuses to overwrite edits of yours; a preset copied before isn't one.
 preset: .venv/core
-	@test -f presets/$(NAME).yaml || { \
+	@test -f "presets/$(NAME).yaml" || { \
 		known=$$(cd presets && printf ', %s' *.yaml | sed 's/\.yaml//g'); \
 		echo "make preset NAME=$(or $(NAME),...): expected one of $${known#, }" >&2; exit 2; }
-	@test -n "$(FORCE)" || git diff --quiet HEAD -- params.yaml 2>/dev/null || \
+	@test "$(FORCE)" = 1 || ! test -e params.yaml || \
+		{ git ls-files --error-unmatch params.yaml && git diff --quiet HEAD -- params.yaml; } \
+			>/dev/null 2>&1 || \
 		( for known in presets/*.yaml; do cmp -s $$known params.yaml && exit 0; done; exit 1 ) || { \
 		echo "params.yaml has uncommitted edits; commit them, or add FORCE=1" >&2; exit 2; }
-	cp presets/$(NAME).yaml params.yaml
+	cp "presets/$(NAME).yaml" params.yaml
 	$(BIN)/python -m vlm check
 
 clean:

@@ -13,7 +13,8 @@ from pydantic import BaseModel
 from ruamel.yaml import YAML
 
 import vlm
-from vlm.config import Params
+from vlm.config import Params, load_params
+from vlm.model.build import vlm_config
 
 # Layers from the top; a module imports from its own layer or those below.
 LAYERS = [
@@ -178,8 +179,40 @@ def test_every_stage_is_in_the_pipeline():
 
 
 @pytest.mark.parametrize("name", [p.stem for p in (ROOT / "presets").glob("*.yaml")])
-def test_presets_have_the_keys_of_the_schema(name):
+def test_presets_have_the_keys_of_the_schema_and_validate(name):
     assert keys(read_preset(name)) == schema_keys(Params)
+    load_params(ROOT / "presets" / f"{name}.yaml")
+
+
+def test_the_notebooks_preset_is_its_recipe():
+    params = load_params(ROOT / "presets/notebook.yaml")
+    data, vision, text = params.data, params.model.vision, params.model.text
+    assert (data.train_scenes, data.test_scenes, data.questions_per_scene) == (850, 150, 1)
+    assert data.families == {"what_shape": 1, "count": 1, "exists": 2}
+    assert (vision.hidden, vision.depth, vision.patch_size) == (32, 2, 4)
+    assert (vision.norm, vision.position) == ("post", "sinusoidal_1d")
+    assert (text.hidden, text.depth, text.norm) == (32, 1, "post")
+    assert (params.model.decoder.depth, params.model.decoder.norm) == (1, "post")
+    classifier, generator = params.train_vqa.classifier, params.train_vqa.generator
+    assert (classifier.steps, classifier.batch_size, classifier.learning_rate) == (300, 128, 3e-3)
+    assert (generator.steps, generator.batch_size, generator.learning_rate) == (800, 256, 2e-3)
+    assert (classifier.fusion, generator.memory, generator.pad_phrases) == (
+        "multiply",
+        "pooled",
+        20,
+    )
+    for head in (classifier, generator):
+        adam = (head.final_rate, head.warmup_steps, head.weight_decay, head.beta2, head.clip_norm)
+        assert adam == (1.0, 0, 0.0, 0.999, 0.0) and head.keep == "last"
+    assert params.benchmark_kv_cache.batch_sizes == [8, 512]
+    assert params.benchmark_kv_cache.lengths == [20, 40]
+    assert params.evaluate.fresh_scenes == 4000
+
+
+def test_vit_b16_is_the_encoder_of_that_name():
+    params = load_params(ROOT / "presets/vit_b16.yaml")
+    config = vlm_config(params.model, params.data.world.image_size, 3, 64).vision
+    assert config == vlm.ViTConfig()
 
 
 def test_the_default_preset_is_what_params_yaml_says():

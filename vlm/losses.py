@@ -16,7 +16,12 @@ INIT_LOG_TAU = math.log(1 / 0.07)
 
 
 def cosine_alignment_loss(image_emb: Tensor, text_emb: Tensor) -> Tensor:
-    """Mean of 1 - cos over pairs (B, D): 0 aligned, 1 orthogonal, 2 opposite."""
+    """Mean of 1 - cos over pairs (B, D): 0 aligned, 1 orthogonal, 2 opposite.
+
+    Raises:
+        UserError: embeddings of different shapes.
+    """
+    _check_pairs(image_emb, text_emb)
     return (1 - F.cosine_similarity(image_emb, text_emb, dim=-1)).mean()
 
 
@@ -40,12 +45,12 @@ def info_nce_loss(
         pairs give ln B.
 
     Raises:
-        UserError: embeddings of different shapes.
+        UserError: embeddings of different shapes, or `equivalent` of another than (B, B).
     """
-    if image_emb.shape != text_emb.shape:
-        raise UserError(
-            f"image_emb {tuple(image_emb.shape)} does not match text_emb {tuple(text_emb.shape)}"
-        )
+    _check_pairs(image_emb, text_emb)
+    size = len(image_emb)
+    if equivalent is not None and equivalent.shape != (size, size):
+        raise UserError(f"equivalent {tuple(equivalent.shape)} does not match ({size}, {size})")
     log_tau = torch.as_tensor(log_tau, dtype=image_emb.dtype, device=image_emb.device)
     scale = log_tau.clamp(*LOG_SCALE_RANGE).exp()
     similarity = scale * F.normalize(image_emb, dim=-1) @ F.normalize(text_emb, dim=-1).T
@@ -56,6 +61,13 @@ def info_nce_loss(
     target = torch.arange(len(logits), device=logits.device)
     loss = (F.cross_entropy(logits, target) + F.cross_entropy(logits.T, target)) / 2
     return loss, similarity
+
+
+def _check_pairs(image_emb: Tensor, text_emb: Tensor) -> None:
+    if image_emb.shape != text_emb.shape:
+        raise UserError(
+            f"image_emb {tuple(image_emb.shape)} does not match text_emb {tuple(text_emb.shape)}"
+        )
 
 
 def lm_loss(logits: Tensor, targets: Tensor, padding_id: int = 0) -> Tensor:

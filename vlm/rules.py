@@ -1,8 +1,25 @@
 """Rules of shape that the parameter schema and the architecture classes both hold."""
 
 from collections.abc import Sequence
+from typing import Literal, get_args, get_origin, get_type_hints
 
 from vlm.errors import UserError
+
+
+def check_choice(name: str, got: object, kind: object) -> None:
+    """One of the words that a `Literal` allows."""
+    if got not in get_args(kind):
+        raise UserError(f"{name}: got {got}, expected one of {', '.join(get_args(kind))}")
+
+
+def check_choices(settings: object) -> None:
+    """A dataclass holds one of the words that each `Literal` field allows, and no depth below 0."""
+    for name, kind in get_type_hints(type(settings)).items():
+        value = getattr(settings, name)
+        if get_origin(kind) is Literal:
+            check_choice(name, value, kind)
+        if name.endswith("depth") and value < 0:
+            raise UserError(f"{name}: got {value}, expected at least 0")
 
 
 def check_heads(hidden: int, heads: int) -> None:

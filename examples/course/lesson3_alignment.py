@@ -51,7 +51,7 @@ def main(steps: int = 200, image_size: int = 224, depth: int = 4, seed: int = 0)
         if step % 50 == 0 or step == steps:
             show(step)
     # Less loss isn't yet a match: one answer to all pictures, the mean caption, does as well.
-    mean_text = nn.functional.normalize(texts).mean(dim=0, keepdim=True)
+    mean_text = nn.functional.normalize(texts).mean(dim=0).expand_as(texts)
     print(f"the mean caption for every picture: {cosine_alignment_loss(mean_text, texts):.3f}")
 
 

@@ -54,3 +54,14 @@ def test_wrong_parameters_are_refused_before_anything_is_made(tmp_path):
     with pytest.raises(UserError):
         seeds.run_seed(tmp_path / "params.yaml", 0, tmp_path / "run")
     assert not (tmp_path / "run").exists()
+
+
+def test_a_seed_that_never_got_there_spoils_no_mean():
+    runs = {0: {"head.steps_to_90": 150.0}, 1: {"head.steps_to_90": -1.0}}
+    assert seeds.table(runs).splitlines()[1].split() == [
+        "head.steps_to_90",
+        "150",
+        "never",
+        "-",
+        "-",
+    ]

@@ -246,7 +246,7 @@ def test_the_command_prints_both_parts_and_times_a_step():
     ):
         assert figure in done.stdout, figure
     for pattern in (
-        *(r"^forward +([\d.]+) s$", r"^step +([\d.]+) s,"),
+        *(r"^forward +([\d.]+) s \(", r"^step +([\d.]+) s \(.+clipping"),
         *(r"^peak memory +(\d+) MiB, ", r"MiB, (\d+) of it before"),
     ):
         found = re.search(pattern, done.stdout, re.MULTILINE)

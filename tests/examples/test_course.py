@@ -134,3 +134,21 @@ def test_fifty_steps_of_pretraining_are_seen_in_recall(printed):
     )
     assert len(lows) == 12
     assert all(low > chance for low, chance in zip(lows, chances, strict=True))
+
+
+@pytest.mark.slow
+def test_the_bridge_brings_its_pairs_together(printed):
+    """At full size: from orthogonal to at most 0.85, over all pairs."""
+    before, *_, after = numbers(r"over all pairs (\d\.\d+)", printed("lesson3_alignment"))
+    assert before == pytest.approx(1.0, abs=0.03)
+    assert after <= 0.85
+
+
+@pytest.mark.slow
+def test_fifty_steps_of_pretraining_are_seen_in_both_losses(printed):
+    """At full size, means over three seeds of the first step and of the last five."""
+    text = printed("lesson5_pretraining")
+    pattern = r"all: (\S+) \(spread \S+\) -> (\S+) "
+    (first, last), (first_lm, last_lm) = (map(float, found) for found in re.findall(pattern, text))
+    assert 2.7 < first < 3.5 and 2.2 < last < 2.6  # ln 16 is 2.77
+    assert 6.2 < first_lm < 6.6 and 4.4 < last_lm < 4.9  # ln 512 is 6.24

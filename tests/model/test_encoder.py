@@ -150,3 +150,21 @@ def test_errors_say_what_is_wrong(make, message):
     with pytest.raises(UserError) as error:
         make()
     assert str(error.value) == message
+
+
+def test_a_frozen_module_stays_in_eval_part_by_part():
+    encoder = freeze(VisionEncoder(SMALL))
+    encoder.blocks.train()
+    encoder.blocks[0].train()
+    assert not any(module.training for module in encoder.modules())
+
+
+def test_one_dimensional_sinusoids_need_pairs():
+    with pytest.raises(UserError, match="sinusoidal_1d dim must be divisible by 2, got 31"):
+        sinusoidal_1d(4, 31)
+
+
+@pytest.mark.parametrize("shape", [(3, 32, 32), (2, 1, 32, 32), (1, 2, 3, 32, 32)])
+def test_pictures_of_another_shape_are_refused(shape):
+    with pytest.raises(UserError, match=r"pictures: got shape .* expected \(B, 3, 32, 32\)"):
+        PatchEmbed(32, 16, 3, 8)(torch.zeros(shape))

@@ -207,6 +207,20 @@ def test_no_bytecode_in_what_dvc_hashes(finished):
     assert finished.changed_stages() == set()
 
 
+@pytest.mark.parametrize("head", ["classifier", "generator"])
+def test_a_head_can_start_from_scratch(finished, tmp_path, head):
+    """With the pretrained weights in the way, only a start from them keeps their frozen text."""
+    copy = tmp_path / "copy"
+    shutil.copytree(finished.folder, copy, ignore=shutil.ignore_patterns(".dvc", ".git"))
+    text = load_file(copy / "models/pretrain/model.safetensors")["text.embedding.weight"]
+    path = copy / "params.yaml"
+    for start in ("pretrain", "scratch"):
+        path.write_text(re.sub(r"start: \w+", f"start: {start}", path.read_text()))
+        type(finished)(copy).run("python", "-m", "stages.train_vqa", head)
+        kept = load_file(copy / f"models/train_vqa/{head}/model.safetensors")
+        assert (kept["text.embedding.weight"] == text).all() == (start == "pretrain")
+
+
 def test_the_same_bytes_again(finished, tmp_path):
     """A second run of a training stage on the same machine gives the same weights."""
     before = {

@@ -235,3 +235,19 @@ def test_a_score_is_shown_by_validation_and_decides_nothing():
     row = result.curve[0]
     assert row["val_high"] == 0.25 and "train_high" not in row
     assert row["val_loss"] == row["val_square"]
+
+
+def test_adam_at_a_constant_rate_is_torchs():
+    """As the notebook's preset says it: no decay, no warm-up, no cosine, no clipping."""
+    ours, theirs = nn.Linear(2, 1), nn.Linear(2, 1)
+    theirs.load_state_dict(ours.state_dict())
+    constant = {"final_rate": 1.0, "warmup_steps": 0, "beta2": 0.999, "clip_norm": 0.0}
+    c = config(**constant, steps=30, learning_rate=0.02, keep="last")
+    fit(ours, regression(ours), lambda step: [points(8, step)], [points(8, -1)], c, CPU)
+    optimizer = torch.optim.Adam(theirs.parameters(), 0.02)
+    for step in range(30):
+        optimizer.zero_grad()
+        regression(theirs).losses(points(8, step))["square"].backward()
+        optimizer.step()
+    torch.testing.assert_close(ours.weight, theirs.weight, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(ours.bias, theirs.bias, atol=1e-5, rtol=1e-5)

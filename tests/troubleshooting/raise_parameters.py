@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from error_page import Raiser
-from project import read_preset
+from project import ROOT, read_preset
 
+from vlm.app import cli
 from vlm.config import Params, load_params, parse_params
 from vlm.data.loading import PictureOrder
 from vlm.model.attention import SelfAttention
@@ -58,7 +59,26 @@ def a_folder() -> None:
     load_params("params.yaml")
 
 
+def weights_that_are_not_there() -> None:
+    text = (ROOT / "presets/tiny.yaml").read_text()
+    for old, new in {
+        "stem: conv": "stem: patch",
+        "position: sinusoidal_2d": "position: learned",
+        "pretrained: null": "pretrained: data/external/vit.safetensors",
+    }.items():
+        assert old in text
+        text = text.replace(old, new)
+    Path("params.yaml").write_text(text)
+    cli.check(Path("params.yaml"))
+
+
 PARAMETERS: dict[str, Raiser] = {
+    "model.vision.pretrained: got data/external/vit.safetensors, expected a file that is there": (
+        weights_that_are_not_there
+    ),
+    "train_vqa.generator.pad_phrases: got 40, expected at most model.text.max_length 32": given(
+        train_vqa__generator__pad_phrases=40
+    ),
     "align.learning_rate: got 0.0, expected greater than 0": given(align__learning_rate=0.0),
     "align: accumulate 33 exceeds batch_size 32": given(align__accumulate=33),
     "align: got None, expected a section": given(align=None),

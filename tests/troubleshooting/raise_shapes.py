@@ -14,6 +14,7 @@ from vlm.model.decoder import DecoderConfig, VisionLanguageDecoder
 from vlm.model.kv_cache import KVCache
 from vlm.model.patch_embed import PatchEmbed
 from vlm.model.text import TextConfig, TextEncoder
+from vlm.model.vit import ViTConfig
 from vlm.model.vlm import ContrastiveCaptioner, VLMConfig
 from vlm.model.vqa import PhraseGenerator
 
@@ -58,6 +59,21 @@ def examined(suite: EvalSuite, batch_size: int = 1) -> Raiser:
 
 
 SHAPES: dict[str, Raiser] = {
+    "depth: got -1, expected at least 0": lambda: ViTConfig(depth=-1),
+    "equivalent (3, 3) does not match (4, 4)": lambda: info_nce_loss(
+        torch.ones(4, 8), torch.ones(4, 8), equivalent=torch.eye(3, dtype=torch.bool)
+    ),
+    "mask: got torch.float32, expected torch.bool": lambda: SelfAttention(8, 2)(
+        torch.ones(1, 5, 8), causal_mask(5).float()
+    ),
+    "norm: got prenorm, expected one of pre, post": lambda: ViTConfig(norm="prenorm"),
+    "pictures: got shape (1, 1, 32, 32), expected (B, 3, 32, 32)": lambda: PatchEmbed(32, 8)(
+        torch.zeros(1, 1, 32, 32)
+    ),
+    "pixel_std: got (0.0,), expected more than 0": lambda: ViTConfig(pixel_std=(0.0,)),
+    "suite seed -1, n_samples 50: expected at least 0, and at most 1000": lambda: build_eval_suite(
+        seed=-1, n_samples=50, vocab_size=512, max_len=8
+    ),
     "batch 1, prompt 1, new tokens 0: expected 1 or more each": lambda: generate(
         ContrastiveCaptioner(CONFIG), PICTURE, max_new_tokens=0
     ),

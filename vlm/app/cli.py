@@ -30,11 +30,13 @@ def about() -> None:
 def check(
     params: Annotated[Path, typer.Argument(help="The parameter file.")] = Path("params.yaml"),
 ) -> None:
-    """Validate the parameters, whole, and do nothing else.
+    """Validate the parameters, whole, and that the files they name are there; do nothing else.
 
     Example: vlm check presets/tiny.yaml
     """
-    load_params(params)
+    weights = load_params(params).model.vision.pretrained
+    if weights is not None and not Path(weights).is_file():
+        raise UserError(f"model.vision.pretrained: got {weights}, expected a file that is there")
     typer.echo(f"{params}: valid")
 
 
@@ -79,7 +81,8 @@ def seeds(
     presets/notebook.yaml --count 3
     """
     load_params(params)  # before the last results go
-    shutil.rmtree(SEEDS, ignore_errors=True)
+    if SEEDS.exists():
+        shutil.rmtree(SEEDS)
     runs = {seed: run_seed(params, seed, SEEDS / f"seed-{seed}") for seed in range(count)}
     typer.echo(table(runs))
 

@@ -29,6 +29,8 @@ STAGES = (
 EXTERNAL = Path("data/external")  # what a user brought along; every seed reads the same
 SHOWN = ("tokens_equal", "speedup", "steps_to_90")  # beside all that carries an interval
 
+NEVER = -1  # steps_to_90 of a training that didn't get there
+
 Metrics = dict[str, float]
 
 
@@ -65,9 +67,10 @@ def table(runs: Mapping[int, Metrics]) -> str:
     rows = [header]
     for name in names:
         values = [run[name] for run in runs.values()]
-        spread = f"{statistics.stdev(values):.4f}" if len(values) > 1 else "-"
-        cells = [_cell(name, run) for run in runs.values()]
-        rows.append([name, *cells, f"{statistics.mean(values):.4f}", spread])
+        never = NEVER in values and name.endswith("steps_to_90")  # no number to average
+        mean = "-" if never else f"{statistics.mean(values):.4f}"
+        spread = "-" if never or len(values) < 2 else f"{statistics.stdev(values):.4f}"
+        rows.append([name, *(_cell(name, run) for run in runs.values()), mean, spread])
     widths = [max(len(row[column]) for row in rows) for column in range(len(header))]
     lines = (
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
@@ -83,6 +86,8 @@ def _is_shown(name: str, runs: Sequence[Metrics]) -> bool:
 
 
 def _cell(name: str, run: Metrics) -> str:
+    if name.endswith("steps_to_90") and run[name] == NEVER:
+        return "never"
     if f"{name}_low" not in run:
         return f"{run[name]:.4g}"
     return f"{run[name]:.4f} [{run[f'{name}_low']:.4f}, {run[f'{name}_high']:.4f}]"

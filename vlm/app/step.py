@@ -3,6 +3,7 @@
 import resource
 import time
 from collections.abc import Callable
+from statistics import median
 
 import torch
 from torch import Tensor, nn
@@ -18,12 +19,14 @@ from vlm.training.schedule import make_optimizer
 from vlm.training.vision_language import VisionLanguageModel
 
 MIB = 2**20
+REPEATS = 3
 
 
 def time_step(params: Params, config: VLMConfig, batch_size: int) -> list[str]:
     """A forward pass, then a step as `fit` makes it, on random pictures and the longest texts.
 
-    A step on one picture goes before, so that nothing is timed that happens only once.
+    One of each goes before, so that nothing is timed that happens only once; of three more, the
+    median and the range.
     """
     section, device = params.pretrain, select_device(params.runtime)
     torch.set_num_threads(params.runtime.threads)
@@ -55,17 +58,17 @@ def time_step(params: Params, config: VLMConfig, batch_size: int) -> list[str]:
 
     parts = torch.arange(batch_size).tensor_split(min(section.accumulate, batch_size))
     batches = [to_device(random_batch(config, len(part)), device) for part in parts]
-    step([to_device(random_batch(config, 1), device)])
-    forward_seconds = _seconds(lambda: forward(batches), device)
-    step_seconds = _seconds(lambda: step(batches), device)
+    forward_seconds = _timed(lambda: forward(batches), device)
+    step_seconds = _timed(lambda: step(batches), device)
+    parts_of_step = "forward, backward, clipping" if section.clip_norm else "forward, backward"
     cuts = f" in {len(parts)} micro-batches" if len(parts) > 1 else ""
     numbers = "bfloat16 over float32 weights" if device.type == "cuda" else "float32"
     return [
         f"One training step of pretrain, batch {batch_size}{cuts}: random pictures, texts of"
         f" {config.max_text_len} tokens, {numbers} on {device.type},"
         f" {params.runtime.threads} threads",
-        f"forward      {forward_seconds:.4f} s",
-        f"step         {step_seconds:.4f} s, which is forward, backward, clipping and AdamW",
+        f"forward      {forward_seconds}",
+        f"step         {step_seconds}: {parts_of_step} and AdamW",
         f"peak memory  {_peak_mib(device):.0f} MiB, {before:.0f} of it before the model was built",
     ]
 
@@ -81,12 +84,17 @@ def random_batch(config: VLMConfig, pictures: int) -> CaptionBatch:
     )
 
 
-def _seconds(work: Callable[[], None], device: torch.device) -> float:
-    started = time.perf_counter()
-    work()
-    if device.type == "cuda":
-        torch.cuda.synchronize()
-    return time.perf_counter() - started
+def _timed(work: Callable[[], None], device: torch.device) -> str:
+    """The median and the range of the seconds that some work takes."""
+    seconds = []
+    for _ in range(1 + REPEATS):
+        started = time.perf_counter()
+        work()
+        if device.type == "cuda":
+            torch.cuda.synchronize()
+        seconds.append(time.perf_counter() - started)
+    seconds = seconds[1:]
+    return f"{median(seconds):.4f} s ({min(seconds):.4f} to {max(seconds):.4f})"
 
 
 def _peak_mib(device: torch.device) -> float:

@@ -61,6 +61,7 @@ def parse_params(values: Any) -> Params:
         raise UserError(_message(error)) from None
     check_stamps(params.data.world)
     _check_text_length(params)
+    _check_padding(params)
     return params
 
 
@@ -71,6 +72,16 @@ def _check_text_length(params: Params) -> None:
         raise UserError(
             f"model.text.max_length: got {room}, expected at least {longest}, the longest text of"
             " this world with its begin and end marks"
+        )
+
+
+def _check_padding(params: Params) -> None:
+    """The decoder has no position for a longer phrase, be it padding or not."""
+    padded, room = params.train_vqa.generator.pad_phrases, params.model.text.max_length
+    if padded > room:
+        raise UserError(
+            f"train_vqa.generator.pad_phrases: got {padded}, expected at most"
+            f" model.text.max_length {room}"
         )
 
 

@@ -31,7 +31,7 @@ Probability = Annotated[float, Field(ge=0, lt=1)]
 
 
 # Where DVC sees a change: `data/external` is a dependency of the stages that read it.
-WeightsFile = Annotated[str, Field(pattern=r"^data/external/.+\.safetensors$")]
+WeightsFile = Annotated[str, Field(pattern=r"^data/external/(\w[\w.-]*/)*\w[\w.-]*\.safetensors$")]
 
 
 class Section(BaseModel):

@@ -1,4 +1,4 @@
-"""Scores on scenes that no split holds: every question weighs the same.
+"""Scores on scenes drawn besides the splits: every question weighs the same.
 
 A test split of a few hundred questions leaves an interval of several points; a synthetic world can
 be asked for as many more as one likes.

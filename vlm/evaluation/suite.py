@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
-from vlm.data.mock import mock_pairs
+from vlm.data.mock import SEED_STRIDE, mock_pairs
 from vlm.errors import UserError
 from vlm.evaluation.intervals import Interval, bootstrap, wilson
 from vlm.evaluation.predicting import cosines
@@ -70,6 +70,11 @@ def build_eval_suite(seed: int, n_samples: int, vocab_size: int, max_len: int) -
         UserError: no samples, no room for a question, or a vocabulary in which a shifted id could
             be the same id again.
     """
+    if seed < 0 or n_samples > SEED_STRIDE:  # then it would meet a training corpus
+        raise UserError(
+            f"suite seed {seed}, n_samples {n_samples}: expected at least 0, and at most"
+            f" {SEED_STRIDE}"
+        )
     if n_samples < 1 or max_len < SHORTEST_QUESTION or vocab_size < LARGEST_SHIFT + 2:
         raise UserError(
             f"suite n_samples {n_samples}, max_len {max_len}, vocab_size {vocab_size}:"

@@ -143,15 +143,18 @@ class SelfAttention(MultiHeadAttention):
             cache: keeps this layer's keys and values; the new ones are appended.
 
         Raises:
-            UserError: a mask whose last two sizes aren't (T, S).
+            UserError: a mask that isn't bool, or not of such a shape.
         """
         query, key, value = self.qkv(x).unflatten(-1, (3, self.heads, -1)).unbind(2)
         query, key, value = query.transpose(1, 2), key.transpose(1, 2), value.transpose(1, 2)
         if cache is not None:
             key, value = cache.append(key, value)
-        if mask is not None and mask.shape[-2:] != (query.shape[2], key.shape[2]):
+        if mask is not None:
             expected = (query.shape[2], key.shape[2])
-            raise UserError(f"causal mask shape {tuple(mask.shape)} does not match {expected}")
+            if mask.ndim not in (2, 4) or mask.shape[-2:] != expected:
+                raise UserError(f"causal mask shape {tuple(mask.shape)} does not match {expected}")
+            if mask.dtype != torch.bool:  # a number would be added to the scores
+                raise UserError(f"mask: got {mask.dtype}, expected torch.bool")
         return self.mix(query, key, value, mask, is_causal=is_causal)
 
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from vlm.errors import UserError
 from vlm.model.attention import MLP, CrossAttention, Memory, Norm, SelfAttention, residual
 from vlm.model.kv_cache import KVCache, LayerCache
-from vlm.rules import check_heads
+from vlm.rules import check_choices, check_heads
 
 
 @dataclass(frozen=True)
@@ -37,6 +37,7 @@ class DecoderConfig:
     norm: Norm = "pre"
 
     def __post_init__(self) -> None:
+        check_choices(self)
         check_heads(self.hidden, self.heads)
 
 
@@ -85,17 +86,17 @@ class VisionLanguageDecoder(nn.Module):
     logits = decoder(text_ids, memory): (B, T) ids, (B, S, vision_dim) -> (B, T, V).
     """
 
-    def __init__(self, config: DecoderConfig) -> None:
+    def __init__(self, cfg: DecoderConfig) -> None:
         super().__init__()
-        self.config = config
-        self.embedding = nn.Embedding(config.text_vocab, config.hidden)
-        self.positions = nn.Embedding(config.max_text_len, config.hidden)
+        self.config = cfg
+        self.embedding = nn.Embedding(cfg.text_vocab, cfg.hidden)
+        self.positions = nn.Embedding(cfg.max_text_len, cfg.hidden)
         with torch.no_grad():  # as large as sinusoids are; larger, and words are harder to hear
             self.positions.weight.mul_(0.5**0.5)
-        self.blocks = nn.ModuleList(DecoderBlock(config) for _ in range(config.depth))
+        self.blocks = nn.ModuleList(DecoderBlock(cfg) for _ in range(cfg.depth))
         # After post-norm blocks a further norm would only repeat the last one.
-        self.norm = nn.LayerNorm(config.hidden) if config.norm == "pre" else nn.Identity()
-        self.head = nn.Linear(config.hidden, config.text_vocab, bias=False)
+        self.norm = nn.LayerNorm(cfg.hidden) if cfg.norm == "pre" else nn.Identity()
+        self.head = nn.Linear(cfg.hidden, cfg.text_vocab, bias=False)
 
     def new_cache(
         self,

@@ -11,11 +11,11 @@ from vlm.errors import UserError
 from vlm.rules import check_conv_stem, check_patches, check_sinusoids
 
 
-def unfold_then_linear(images: Tensor, weight: Tensor, bias: Tensor, patch_size: int) -> Tensor:
+def unfold_then_linear(img: Tensor, weight: Tensor, bias: Tensor, patch_size: int) -> Tensor:
     """What a patch embedding does, in the open: cut patches out, multiply by one matrix.
 
     Args:
-        images: (B, C, H, W).
+        img: (B, C, H, W).
         weight: (D, C, P, P), a Conv2d's.
         bias: (D,).
         patch_size: P.
@@ -23,17 +23,18 @@ def unfold_then_linear(images: Tensor, weight: Tensor, bias: Tensor, patch_size:
     Returns:
         (B, N, D), patches in reading order.
     """
-    patches = F.unfold(images, kernel_size=patch_size, stride=patch_size)  # (B, C P P, N)
+    patches = F.unfold(img, kernel_size=patch_size, stride=patch_size)  # (B, C P P, N)
     return F.linear(patches.transpose(1, 2), weight.flatten(1), bias)
 
 
 class Stem(nn.Module):
     """Base of the stems: refuses pictures of another size, lays the grid out as tokens."""
 
-    def __init__(self, image_size: int, patch_size: int) -> None:
+    def __init__(self, image_size: int, patch_size: int, in_channels: int) -> None:
         super().__init__()
         check_patches(image_size, patch_size)
         self.image_size = image_size
+        self.in_channels = in_channels
         self.num_patches = (image_size // patch_size) ** 2
 
     def grid(self, images: Tensor) -> Tensor:
@@ -41,10 +42,17 @@ class Stem(nn.Module):
         raise RuntimeError("a Stem is used through its subclasses")
 
     def forward(self, images: Tensor) -> Tensor:
-        """(B, C, H, W) -> (B, N, D), patches in reading order."""
+        """(B, C, H, W) -> (B, N, D), patches in reading order.
+
+        Raises:
+            UserError: pictures of another size, or with other channels.
+        """
         got, expected = tuple(images.shape[-2:]), (self.image_size, self.image_size)
         if got != expected:
             raise UserError(f"spatial mismatch: got {got}, expected {expected}")
+        if images.ndim != 4 or images.shape[1] != self.in_channels:
+            wanted = f"(B, {self.in_channels}, {self.image_size}, {self.image_size})"
+            raise UserError(f"pictures: got shape {tuple(images.shape)}, expected {wanted}")
         return self.grid(images).flatten(2).transpose(1, 2)
 
 
@@ -54,7 +62,7 @@ class PatchEmbed(Stem):
     def __init__(
         self, image_size: int = 224, patch_size: int = 16, in_channels: int = 3, hidden: int = 768
     ) -> None:
-        super().__init__(image_size, patch_size)
+        super().__init__(image_size, patch_size, in_channels)
         self.proj = nn.Conv2d(in_channels, hidden, kernel_size=patch_size, stride=patch_size)
 
     def grid(self, images: Tensor) -> Tensor:
@@ -70,7 +78,7 @@ class ConvStem(Stem):
     """
 
     def __init__(self, image_size: int, patch_size: int, in_channels: int, hidden: int) -> None:
-        super().__init__(image_size, patch_size)
+        super().__init__(image_size, patch_size, in_channels)
         check_conv_stem(patch_size)
         halvings = patch_size.bit_length() - 1
         widths = [max(8, hidden >> (halvings - 1 - layer)) for layer in range(halvings - 1)]
@@ -86,7 +94,12 @@ class ConvStem(Stem):
 
 
 def sinusoidal_1d(length: int, dim: int) -> Tensor:
-    """(length, dim): sines, then cosines, of position / 10000^(2i / dim)."""
+    """(length, dim): sines, then cosines, of position / 10000^(2i / dim).
+
+    Raises:
+        UserError: dim is odd.
+    """
+    check_sinusoids("sinusoidal_1d", dim)
     frequencies = 10_000.0 ** (-torch.arange(0, dim, 2, dtype=torch.float64) / dim)
     angles = torch.arange(length, dtype=torch.float64)[:, None] * frequencies
     return torch.cat([angles.sin(), angles.cos()], dim=1).float()

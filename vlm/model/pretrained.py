@@ -139,9 +139,7 @@ def load_vit(encoder: VisionEncoder, path: str | Path) -> None:
     names = layout.of_depth(encoder.config.depth)
     misfits = _misfits(tensors, _shapes(encoder, names), layout.heads)
     if misfits:
-        more = [f"and {len(misfits) - NAMED} more"] if len(misfits) > NAMED else []
-        listed = "; ".join([*misfits[:NAMED], *more])
-        raise UserError(f"{path}: in the layout of {layout.owner}: {listed}")
+        raise UserError(f"{path}: in the layout of {layout.owner}: {'; '.join(misfits)}")
     encoder.load_state_dict(_translated(tensors, names))
 
 

@@ -30,7 +30,8 @@ def freeze(module: Module) -> Module:
     """
     module.requires_grad_(False)
     module.eval()
-    module.train = MethodType(_stay_in_eval, module)
+    for part in module.modules():
+        part.train = MethodType(_stay_in_eval, part)
     return module
 
 

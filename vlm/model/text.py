@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from vlm.errors import UserError
 from vlm.marks import PAD_ID
 from vlm.model.attention import EncoderBlock, Norm
-from vlm.rules import check_heads
+from vlm.rules import check_choices, check_heads
 
 
 @dataclass(frozen=True)
@@ -27,6 +27,7 @@ class TextConfig:
     norm: Norm = "pre"
 
     def __post_init__(self) -> None:
+        check_choices(self)
         check_heads(self.hidden, self.heads)
 
 

@@ -9,9 +9,11 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
+from vlm.errors import UserError
 from vlm.model.attention import EncoderBlock, Norm
 from vlm.model.patch_embed import ConvStem, PatchEmbed, sinusoidal_1d, sinusoidal_2d
 from vlm.rules import (
+    check_choices,
     check_conv_stem,
     check_heads,
     check_patches,
@@ -51,6 +53,7 @@ class ViTConfig:
     pixel_std: tuple[float, ...] = (1.0,)
 
     def __post_init__(self) -> None:
+        check_choices(self)
         check_patches(self.image_size, self.patch_size)
         check_heads(self.hidden, self.heads)
         check_sinusoids(self.position, self.hidden)
@@ -58,6 +61,8 @@ class ViTConfig:
             check_conv_stem(self.patch_size)
         for name in ("pixel_mean", "pixel_std"):
             check_pixel_statistics(name, getattr(self, name), self.in_channels)
+        if min(self.pixel_std) <= 0:
+            raise UserError(f"pixel_std: got {self.pixel_std}, expected more than 0")
 
     @property
     def head_dim(self) -> int:
@@ -78,56 +83,54 @@ class ViTConfig:
 class VisionEncoder(nn.Module):
     """Pictures to tokens and one pooled vector.
 
-    tokens, pooled = encoder(images): (B, C, H, W) -> (B, S, D), (B, D).
+    tokens, pooled = encoder(img): (B, C, H, W) -> (B, S, D), (B, D).
     """
 
     positions: Tensor
     pixel_mean: Tensor
     pixel_std: Tensor
 
-    def __init__(self, config: ViTConfig) -> None:
+    def __init__(self, cfg: ViTConfig) -> None:
         super().__init__()
-        self.config = config
-        stem = PatchEmbed if config.stem == "patch" else ConvStem
-        self.stem = stem(config.image_size, config.patch_size, config.in_channels, config.hidden)
-        self.cls = nn.Parameter(torch.zeros(1, 1, config.hidden))
-        if config.position == "learned":
-            self.positions = nn.Parameter(0.02 * torch.randn(config.num_patches, config.hidden))
+        self.config = cfg
+        stem = PatchEmbed if cfg.stem == "patch" else ConvStem
+        self.stem = stem(cfg.image_size, cfg.patch_size, cfg.in_channels, cfg.hidden)
+        self.cls = nn.Parameter(torch.zeros(1, 1, cfg.hidden))
+        if cfg.position == "learned":
+            self.positions = nn.Parameter(0.02 * torch.randn(cfg.num_patches, cfg.hidden))
         else:  # a constant: not learned, and not saved
-            self.register_buffer("positions", _sinusoids(config), persistent=False)
-        self.dropout = nn.Dropout(config.dropout)
+            self.register_buffer("positions", _sinusoids(cfg), persistent=False)
+        self.dropout = nn.Dropout(cfg.dropout)
         self.blocks = nn.ModuleList(
             EncoderBlock(
-                config.hidden,
-                config.heads,
-                config.mlp_ratio,
-                config.dropout,
-                config.norm_eps,
-                config.norm,
+                cfg.hidden,
+                cfg.heads,
+                cfg.mlp_ratio,
+                cfg.dropout,
+                cfg.norm_eps,
+                cfg.norm,
             )
-            for _ in range(config.depth)
+            for _ in range(cfg.depth)
         )
         # After post-norm blocks a further norm would only repeat the last one.
         self.norm = (
-            nn.LayerNorm(config.hidden, eps=config.norm_eps)
-            if config.norm == "pre"
-            else nn.Identity()
+            nn.LayerNorm(cfg.hidden, eps=cfg.norm_eps) if cfg.norm == "pre" else nn.Identity()
         )
-        self.scales_pixels = (config.pixel_mean, config.pixel_std) != ((0.0,), (1.0,))
+        self.scales_pixels = (cfg.pixel_mean, cfg.pixel_std) != ((0.0,), (1.0,))
         for name in ("pixel_mean", "pixel_std"):
-            values = torch.tensor(getattr(config, name)).reshape(-1, 1, 1)  # (C or 1, 1, 1)
+            values = torch.tensor(getattr(cfg, name)).reshape(-1, 1, 1)  # (C or 1, 1, 1)
             self.register_buffer(name, values, persistent=False)
 
-    def forward(self, images: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(self, img: Tensor) -> tuple[Tensor, Tensor]:
         """(B, C, H, W) floats -> all tokens (B, S, D), CLS first, and the pooled (B, D).
 
         Raises:
             UserError: pictures of another height or width than `image_size`.
         """
         if self.scales_pixels:
-            images = (images - self.pixel_mean) / self.pixel_std
-        patches = self.stem(images) + self.positions  # (B, N, D)
-        x = torch.cat([self.cls.expand(len(images), -1, -1), patches], dim=1)  # (B, S, D)
+            img = (img - self.pixel_mean) / self.pixel_std
+        patches = self.stem(img) + self.positions  # (B, N, D)
+        x = torch.cat([self.cls.expand(len(img), -1, -1), patches], dim=1)  # (B, S, D)
         x = self.dropout(x)
         for block in self.blocks:
             x = block(x)

@@ -16,6 +16,11 @@ from vlm.model.attention import Memory, MemoryPart
 from vlm.model.decoder import DecoderBlock, VisionLanguageDecoder
 from vlm.model.text import masked_mean
 from vlm.model.vlm import DualEncoder, ImageFeatures, VLMConfig
+from vlm.rules import check_choice
+
+Fusion = Literal["multiply", "concat", "attention"]
+MemoryKind = Literal["pooled", "tokens"]
+Context = Literal["fused", "none"]
 
 
 class QuestionCode(nn.Module):
@@ -57,14 +62,15 @@ class AnswerClassifier(DualEncoder):
         self,
         config: VLMConfig,
         answers: list[str],
-        fusion: Literal["multiply", "concat", "attention"] = "multiply",
+        fusion: Fusion = "multiply",
         fusion_depth: int = 2,
         head_hidden: int = 128,
         question_frequency: float = 0.0,
     ) -> None:
         super().__init__(config)
+        check_choice("fusion", fusion, Fusion)
         self.answers = answers
-        self.fusion: Literal["multiply", "concat", "attention"] = fusion
+        self.fusion: Fusion = fusion
         self.fusion_depth = fusion_depth
         self.head_hidden = head_hidden
         width = config.text_hidden
@@ -133,13 +139,15 @@ class PhraseGenerator(DualEncoder):
     def __init__(
         self,
         config: VLMConfig,
-        memory: Literal["pooled", "tokens"] = "tokens",
-        context: Literal["fused", "none"] = "none",
+        memory: MemoryKind = "tokens",
+        context: Context = "none",
         question_frequency: float = 0.0,
     ) -> None:
         super().__init__(config)
-        self.memory_kind: Literal["pooled", "tokens"] = memory
-        self.context: Literal["fused", "none"] = context
+        check_choice("memory", memory, MemoryKind)
+        check_choice("context", context, Context)
+        self.memory_kind: MemoryKind = memory
+        self.context: Context = context
         self.question_frequency = question_frequency
         self.question_code = QuestionCode(config.text_hidden, question_frequency)
         if context == "fused":
