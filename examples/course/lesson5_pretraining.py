@@ -1,8 +1,7 @@
 """Lesson 5: one model learns to match pictures with captions, and to write them.
 
-The contrastive loss asks which caption of the batch is the picture's; the next-token (LM) loss asks
-how the caption goes on. Three seeds, since one run says little: each has its weights and batches. Random
-vectors do a little worse than a guess: their cosines, scaled by 14, already take sides.
+The contrastive loss asks which caption of the batch is the picture's, the next-token (LM) loss how
+the caption goes on. Random vectors do worse than a guess, since their cosines already take sides.
 
     python examples/course/lesson5_pretraining.py
 """
