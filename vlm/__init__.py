@@ -14,7 +14,7 @@ _PUBLIC = {
     "vlm.evaluation.suite": ["EvalSuite", "build_eval_suite", "evaluate"],
     "vlm.evaluation.text_metrics": ["bleu4"],
     "vlm.evaluation.vqa_metrics": ["vqa_exact_match"],
-    "vlm.generation": ["generate"],
+    "vlm.generation": ["generate", "stream"],
     "vlm.losses": ["cosine_alignment_loss", "info_nce_loss", "lm_loss"],
     "vlm.model.attention": ["attention", "causal_mask", "watch_attention"],
     "vlm.model.decoder": ["DecoderConfig", "VisionLanguageDecoder"],

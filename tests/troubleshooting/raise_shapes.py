@@ -1,5 +1,7 @@
 """What makes each error of the page's section on shapes appear."""
 
+from typing import Any
+
 import torch
 from error_page import Raiser
 
@@ -56,6 +58,11 @@ SUITE = build_eval_suite(seed=0, n_samples=1, vocab_size=512, max_len=8)
 
 def examined(suite: EvalSuite, batch_size: int = 1) -> Raiser:
     return lambda: evaluate(ContrastiveCaptioner(CONFIG), suite, batch_size)
+
+
+def spoken(**settings: Any) -> Raiser:
+    """Asks a captioner for the caption of one picture."""
+    return lambda: generate(ContrastiveCaptioner(CONFIG), PICTURE, **settings)
 
 
 SHAPES: dict[str, Raiser] = {
@@ -122,4 +129,19 @@ SHAPES: dict[str, Raiser] = {
         TextConfig(vocab_size=11, depth=1, max_length=16)
     )(ids(1, 17)),
     "text length 17 exceeds max_text_len 16": decoded(1, 17, (1, 5, 32)),
+    "keep_logits: got True with num_beams 4, expected num_beams 1": spoken(
+        num_beams=4, keep_logits=True
+    ),
+    "length_penalty: got inf, expected a finite number": spoken(length_penalty=float("inf")),
+    "num_beams: got 0, expected 1 or more": spoken(num_beams=0),
+    "num_beams: got 4 with temperature 0.7, expected 1": spoken(num_beams=4, temperature=0.7),
+    "row_ids: got torch.int64 of shape (2,), expected integers of shape (3,)": lambda: generate(
+        ContrastiveCaptioner(CONFIG), PICTURE.expand(3, -1, -1, -1), row_ids=torch.arange(2)
+    ),
+    "rows: got 2 of pictures, 3 of questions, expected as many": lambda: generate(
+        PhraseGenerator(CONFIG), PICTURE.expand(2, -1, -1, -1), ids(3, 4)
+    ),
+    "temperature: got -1.0, expected 0 or more, and finite": spoken(temperature=-1.0),
+    "top_k: got -1, expected 0 or more": spoken(top_k=-1),
+    "top_p: got 0.0, expected more than 0 and at most 1": spoken(top_p=0.0),
 }
