@@ -8,6 +8,7 @@ from typing import Any
 
 _PUBLIC = {
     "vlm.data.mock": ["mock_pairs", "synthesize_image"],
+    "vlm.data.tokenizer": ["TextTokenizer"],
     "vlm.errors": ["UserError"],
     "vlm.evaluation.intervals": ["wilson"],
     "vlm.evaluation.retrieval": ["recall_at_k"],
@@ -18,6 +19,7 @@ _PUBLIC = {
     "vlm.losses": ["cosine_alignment_loss", "info_nce_loss", "lm_loss"],
     "vlm.model.attention": ["attention", "causal_mask", "watch_attention"],
     "vlm.model.decoder": ["DecoderConfig", "VisionLanguageDecoder"],
+    "vlm.model.folder": ["load_captioner", "load_classifier", "load_generator"],
     "vlm.model.kv_cache": ["KVCache"],
     "vlm.model.patch_embed": ["PatchEmbed", "sinusoidal_1d", "sinusoidal_2d", "unfold_then_linear"],
     "vlm.model.pretrained": ["load_vit"],
