@@ -1,4 +1,4 @@
-"""The same answers with and without the KV cache, and the time it saves.
+"""The same answers with and without the KV cache, the time it saves, and what explains that.
 
 Reads `models/train_vqa/generator/`, `data/test` and the params `seed`, `benchmark_kv_cache`;
 writes `metrics/benchmark_kv_cache.json` and the sweep in `plots/benchmark_kv_cache/`.
@@ -6,21 +6,32 @@ writes `metrics/benchmark_kv_cache.json` and the sweep in `plots/benchmark_kv_ca
 
 import os
 import platform
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
 import torch
 
 from stages.runner import run, say, select_device
-from vlm.config import Params
+from vlm.config import BenchmarkConfig, Params
 from vlm.data.loading import to_floats
 from vlm.data.tables import read_questions, read_scenes
 from vlm.data.tokenizer import TextTokenizer
 from vlm.errors import StoppedError
-from vlm.evaluation.decoding import ARMS, Timing, check_equality, lengthened, sweep
+from vlm.evaluation.decoding import check_equality, lengthened, sweep
+from vlm.evaluation.timings import (
+    CostModel,
+    Timing,
+    decode_time_table,
+    exponents,
+    fit_costs,
+    speed_ups,
+    sweep_table,
+)
 from vlm.files import write_json, write_text
-from vlm.model.attention import Memory
+from vlm.model.decoder import VisionLanguageDecoder
 from vlm.model.folder import load_generator
+from vlm.model.memory import Memory
 
 TEST, MODEL = Path("data/test"), Path("models/train_vqa/generator")
 METRICS, PLOTS = Path("metrics/benchmark_kv_cache.json"), Path("plots/benchmark_kv_cache")
@@ -59,7 +70,17 @@ def main(params: Params) -> None:
             f" {equality.max_logit_diff:.2e}, tolerance {equality.tolerance:.2e}; nothing was timed"
         )
 
-    decoder = lengthened(model.decoder, max(section.lengths))
+    timings = timed(lengthened(model.decoder, max(section.lengths)), memory_of, section)
+    costs = fit_costs(timings)
+    write_text(PLOTS / "sweep.tsv", sweep_table(timings, costs))
+    write_text(PLOTS / "decode_time.tsv", decode_time_table(timings, max(section.batch_sizes)))
+    write_json(METRICS, {**metrics, **summary(timings, costs)})
+
+
+def timed(
+    decoder: VisionLanguageDecoder, memory_of: Callable[[int], Memory], section: BenchmarkConfig
+) -> list[Timing]:
+    """The sweep, told of as it goes; by batch size and length."""
     timings: list[Timing] = []
     for timing in sweep(
         decoder,
@@ -68,16 +89,30 @@ def main(params: Params) -> None:
         section.lengths,
         repeats=section.repeats,
         warmup=section.warmup,
+        max_seconds=section.max_seconds,
     ):
         timings.append(timing)
         say(
             f"benchmark batch {timing.batch} length {timing.length} {timing.arm}:"
             f" {timing.tokens_per_second:,.0f} tokens/s"
         )
-    timings.sort(key=lambda t: (t.batch, t.length))
-    write_text(PLOTS / "sweep.tsv", sweep_table(timings))
-    write_text(PLOTS / "decode_time.tsv", decode_time_table(timings, max(section.batch_sizes)))
-    write_json(METRICS, {**metrics, "speedup": speedups(timings)})
+    return sorted(timings, key=lambda t: (t.batch, t.length))
+
+
+def summary(timings: Sequence[Timing], costs: CostModel) -> dict[str, object]:
+    """What the sweep says, for `dvc metrics`: gains, growth, and what explains both."""
+    gains = {t: gain for t, gain in speed_ups(timings).items() if t.arm == "cached"}
+    return {
+        "speedup": {f"b{t.batch}_t{t.length}": gain for t, gain in gains.items()},
+        "exponent": {
+            arm: {f"b{batch}": exponent for batch, exponent in by_batch.items()}
+            for arm, by_batch in exponents(timings).items()
+        },
+        "cost_model": costs.figures(timings),
+        "cache_bytes_as_predicted": int(
+            all(t.cache_bytes == t.cache_bytes_predicted for t in timings)
+        ),
+    }
 
 
 def machine() -> dict[str, object]:
@@ -98,36 +133,6 @@ def _cpu_name() -> str:
             if line.startswith("model name"):
                 return line.split(":", 1)[1].strip()
     return platform.processor() or platform.machine()
-
-
-def speedups(timings: list[Timing]) -> dict[str, float]:
-    """Uncached time over cached time, by cell."""
-    seconds = {(t.batch, t.length, t.arm): t.seconds for t in timings}
-    return {
-        f"b{batch}_t{length}": uncached / seconds[batch, length, "cached"]
-        for (batch, length, arm), uncached in seconds.items()
-        if arm == "uncached"
-    }
-
-
-def sweep_table(timings: list[Timing]) -> str:
-    """A row per cell and arm."""
-    lines = ["batch\tlength\tarm\tseconds\tseconds_min\tseconds_max\ttokens_per_second"]
-    lines += [
-        f"{t.batch}\t{t.length}\t{t.arm}\t{t.seconds:.6f}\t{t.seconds_min:.6f}"
-        f"\t{t.seconds_max:.6f}\t{t.tokens_per_second:.1f}"
-        for t in timings
-    ]
-    return "\n".join(lines) + "\n"
-
-
-def decode_time_table(timings: list[Timing], batch: int) -> str:
-    """Seconds against length at one batch size, a column per arm: what `dvc plots` draws."""
-    seconds = {(t.length, t.arm): t.seconds for t in timings if t.batch == batch}
-    lines = ["\t".join(["length", *ARMS])]
-    for length in sorted({length for length, _ in seconds}):
-        lines.append("\t".join([str(length), *(f"{seconds[length, arm]:.6f}" for arm in ARMS)]))
-    return "\n".join(lines) + "\n"
 
 
 if __name__ == "__main__":

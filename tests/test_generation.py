@@ -8,6 +8,7 @@ import torch
 from vlm import PhraseGenerator, VLMConfig, generate, stream
 from vlm.errors import UserError
 from vlm.generation import decode, decode_beams, decode_greedy, greedy, sampler
+from vlm.generation.engine import Engine
 from vlm.marks import BOS_ID, EOS_ID, PAD_ID
 from vlm.model.vlm import ContrastiveCaptioner
 
@@ -80,6 +81,15 @@ def test_cache_changes_no_token(model, images, questions):
     assert torch.equal(cached.tokens, plain.tokens)
     scale = max(1.0, float(plain.logits.abs().max()))
     assert float((cached.logits - plain.logits).abs().max()) <= 1e-5 * scale
+
+
+def test_a_cache_serves_one_batch_after_another(model, images, questions):
+    cache = model.decoder.new_cache(3)
+    generate(model, images.flip(0), questions, cache=cache)
+    again = generate(model, images, questions, cache=cache)
+    assert torch.equal(again.tokens, generate(model, images, questions).tokens)
+    with pytest.raises(UserError, match="cache batch size 3 does not match 2"):
+        generate(model, images[:2], questions[:2], cache=cache)
 
 
 def test_against_a_loop_over_whole_texts(model, images, questions):
@@ -231,10 +241,8 @@ def test_a_stream_gives_the_same_tokens(settings, use_cache, model, images, ques
 
 def test_a_stream_decodes_no_further_than_it_is_read(model, images, questions, monkeypatch):
     calls = []
-    forward = model.decoder.forward
-    monkeypatch.setattr(
-        model.decoder, "forward", lambda *a, **k: calls.append(1) or forward(*a, **k)
-    )
+    step = Engine.__call__
+    monkeypatch.setattr(Engine, "__call__", lambda *a: calls.append(1) or step(*a))
     tokens = stream(model, images, questions)
     assert not calls
     assert next(tokens).shape == (3,)

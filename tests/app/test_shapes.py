@@ -22,7 +22,7 @@ from vlm.app.shapes import (
 from vlm.app.step import time_step
 from vlm.app.trace import Row, shape, table
 from vlm.config import Params, parse_params
-from vlm.model.attention import Memory, MemoryPart
+from vlm.model.memory import Memory, MemoryPart
 from vlm.model.vqa import AnswerClassifier
 from vlm.training.vision_language import VisionLanguageModel
 

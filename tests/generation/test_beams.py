@@ -9,8 +9,9 @@ from vlm.errors import UserError
 from vlm.generation import decode_beams, decode_greedy
 from vlm.generation.beams import Beams, repeat_rows
 from vlm.marks import BOS_ID, EOS_ID, PAD_ID
-from vlm.model.attention import CrossAttention, Memory, MemoryPart
+from vlm.model.attention import CrossAttention
 from vlm.model.decoder import DecoderConfig, VisionLanguageDecoder
+from vlm.model.memory import Memory, MemoryPart
 
 TINY = DecoderConfig(
     hidden=16, heads=2, depth=1, text_vocab=5, max_text_len=8, vision_dim=8, vision_tokens=3

@@ -9,13 +9,8 @@ from hypothesis import strategies as st
 
 from vlm import causal_mask
 from vlm.errors import UserError
-from vlm.model.attention import (
-    CrossAttention,
-    Memory,
-    MemoryPart,
-    SelfAttention,
-    attention,
-)
+from vlm.model.attention import CrossAttention, SelfAttention, attention
+from vlm.model.memory import Memory, MemoryPart
 
 
 def slow_attention(query, key, value, mask):

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from vlm import DecoderConfig, KVCache, VisionLanguageDecoder
 from vlm.errors import UserError
-from vlm.model.attention import CrossAttention, Memory, MemoryPart
+from vlm.model.attention import CrossAttention
+from vlm.model.memory import Memory, MemoryPart
 
 SMALL = DecoderConfig(
     hidden=32, heads=4, depth=2, text_vocab=50, max_text_len=24, vision_dim=16, vision_tokens=9
@@ -76,7 +77,7 @@ def test_chunks_over_a_cache_equal_one_call(decoder, chunks, monkeypatch):
         parts.append(decoder(ids[:, begin : begin + size], memory, cache=cache))
         begin += size
     assert len(calls) == SMALL.depth  # once per layer, however many calls
-    assert all(pair is not None and pair[0].shape[2] == 9 for pair in cache.cross_pairs)
+    assert all(pairs is not None and pairs.expand()[0].shape[2] == 9 for pairs in cache.cross_pairs)
     assert cache.length == 20
     assert close(torch.cat(parts, dim=1), decoder(ids, memory))
 
@@ -92,9 +93,9 @@ def test_keys_and_values_are_not_swapped(decoder):
         cache=(d := decoder.new_cache(1)),
     )
     _, key, value = first.qkv(x).unflatten(-1, (3, 4, 8)).unbind(1)
-    torch.testing.assert_close(d.keys[0, 0, :, 0], key[0])
-    torch.testing.assert_close(d.values[0, 0, :, 0], value[0])
-    assert not torch.allclose(c.keys[0, :, :, :3], c.values[0, :, :, :3])
+    torch.testing.assert_close(d.keys[0, 0, 0], key[0])
+    torch.testing.assert_close(d.values[0, 0, 0], value[0])
+    assert not torch.allclose(c.keys[0, :3], c.values[0, :3])
 
 
 @torch.inference_mode()

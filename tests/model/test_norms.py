@@ -5,8 +5,9 @@ import torch
 from torch import nn
 
 from vlm import DecoderConfig, VisionEncoder, VisionLanguageDecoder, ViTConfig
-from vlm.model.attention import EncoderBlock, Memory
+from vlm.model.attention import EncoderBlock
 from vlm.model.decoder import DecoderBlock
+from vlm.model.memory import Memory
 from vlm.model.text import TextConfig, TextEncoder
 
 

@@ -5,7 +5,8 @@ import torch
 
 import vlm.model.attention as module
 from vlm import DecoderConfig, VisionEncoder, VisionLanguageDecoder, ViTConfig, watch_attention
-from vlm.model.attention import CrossAttention, Memory, MemoryPart, attention, attention_weights
+from vlm.model.attention import CrossAttention, attention, attention_weights
+from vlm.model.memory import Memory, MemoryPart
 
 ENCODER = ViTConfig(image_size=16, patch_size=8, in_channels=1, hidden=16, depth=2, heads=2)
 DECODER = DecoderConfig(hidden=16, heads=2, depth=2, text_vocab=9, max_text_len=6, vision_dim=16)

@@ -102,6 +102,12 @@ def test_cached_decoding_gives_the_same_tokens(finished):
     assert metrics["machine"]["threads"] == 2
     sweep = (finished.folder / "plots/benchmark_kv_cache/sweep.tsv").read_text().splitlines()
     assert len(sweep) == 1 + 2 * 3 * 4
+    for arm in ("uncached", "cross_only", "self_only", "cached"):
+        assert set(metrics["exponent"][arm]) == {"b2", "b8"}
+    costs = metrics["cost_model"]
+    assert costs["ms_per_step"] >= 0
+    assert 0 <= costs["median_error"] <= costs["worst_error"]
+    assert metrics["cache_bytes_as_predicted"] == 1
 
 
 @pytest.mark.parametrize(

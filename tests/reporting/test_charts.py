@@ -4,9 +4,11 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+from example_run import COSTS, timings
 
-from vlm.reporting import charts
-from vlm.reporting.charts import INK, Scores, Timing
+from vlm.evaluation.timings import CostModel
+from vlm.reporting import charts, decoding_charts
+from vlm.reporting.charts import INK, Scores
 
 CURVE = {
     "step": [100, 200],
@@ -14,12 +16,7 @@ CURVE = {
     "rate": [0.1, 0.0],
 }
 ONE_TERM = {name: CURVE[name] for name in ("step", "train_loss", "val_loss")}
-SWEEP = [
-    Timing(batch, length, arm, seconds * length, 0.9 * seconds * length, seconds * length, 10.0)
-    for batch in (8, 64)
-    for length in (20, 40)
-    for arm, seconds in (("uncached", 0.4), ("cached", 0.1))
-]
+SWEEP = timings()
 SHARES = {"count": 0.9, "exists": 0.8}
 HEADS = {"classifier": Scores(SHARES, SHARES, SHARES), "generator": Scores(SHARES, {}, {})}
 
@@ -28,8 +25,12 @@ CHARTS: dict[str, Callable[[], str]] = {
     "one loss": lambda: charts.loss_curves(ONE_TERM, None, "nats", "one"),
     "families": lambda: charts.accuracy_by_family(HEADS, {"count": 0.3, "exists": 0.5}, "families"),
     "confusion": lambda: charts.confusion_matrix(np.array([[3, 1], [0, 0]]), ["no", "yes"], "c"),
-    "time": lambda: charts.decode_time(SWEEP, 8, "time"),
-    "speed-up": lambda: charts.speed_up(SWEEP, "speed-up"),
+    "time": lambda: decoding_charts.decode_time(SWEEP, COSTS, 8, "time"),
+    "speed-up": lambda: decoding_charts.speed_up(SWEEP, "speed-up"),
+    "shares": lambda: decoding_charts.time_shares(SWEEP[:2], COSTS, "shares"),
+    "shares of one cost": lambda: decoding_charts.time_shares(
+        SWEEP[:2], CostModel(1.0, 0.0, 0.0), "one cost"
+    ),
 }
 
 
@@ -56,9 +57,3 @@ def test_a_confusion_matrix_states_counts_and_row_shares() -> None:
     svg = CHARTS["confusion"]()
     texts = re.findall(r">([^<>\n]+)</t", svg)
     assert {"3", "75%", "1", "25%"} <= {text.strip() for text in texts}
-
-
-def test_a_speed_up_is_against_the_uncached_arm_of_the_same_cell() -> None:
-    ratios = charts.speed_ups(SWEEP)
-    expected = {"uncached": 1.0, "cached": 4.0}
-    assert all(ratio == pytest.approx(expected[timing.arm]) for timing, ratio in ratios.items())

@@ -1,7 +1,6 @@
 """What makes each error of the page's section on data appear."""
 
 from collections.abc import Callable
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -18,16 +17,15 @@ from vlm.data.loading import CaptionData, QuestionData
 from vlm.data.schema import SCENES
 from vlm.data.tables import read_questions, read_scenes, write_questions, write_scenes
 from vlm.data.tokenizer import TextTokenizer
+from vlm.evaluation.timings import COLUMNS
 from vlm.model.vlm import VLMConfig
 from vlm.model.vqa import AnswerClassifier
-from vlm.reporting.charts import Timing
 from vlm.reporting.inputs import read_inputs
 from vlm.training.objectives import classification
 from vlm.training.train import train
 
 TRAIN = "data/train"
 SCENE_SHARD = Path(TRAIN) / "scenes-00000.parquet"
-TIMED = [field.name for field in fields(Timing)]
 SWEEP, CONFUSION = "plots/benchmark_kv_cache/sweep.tsv", "plots/evaluate/confusion.csv"
 TOKENIZER = TextTokenizer.fit(["a plus", "is it a plus", "yes"])
 CONFIG = VLMConfig(
@@ -176,7 +174,7 @@ DATA: dict[str, Raiser] = {
     ),
     "metrics/generate.json: got …, expected the JSON of the stage generate": report_on(
         {
-            SWEEP: "\t".join(TIMED) + "\n" + "\t".join("1" * len(TIMED)) + "\n",
+            SWEEP: "\t".join(COLUMNS) + "\n" + "\t".join("1" * len(COLUMNS)) + "\n",
             CONFUSION: "truth,prediction\nyes,yes\n",
             "metrics/generate.json": "<<<<<<< HEAD\n{}\n",
         }

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from contextlib import redirect_stderr
 from io import StringIO
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -26,7 +27,7 @@ from vlm.errors import StoppedError, UserError
 from vlm.evaluation.decoding import check_equality
 from vlm.model.decoder import VisionLanguageDecoder
 from vlm.model.folder import save_model
-from vlm.model.kv_cache import LayerCache
+from vlm.model.kv_cache import KVCache
 from vlm.model.vqa import AnswerClassifier, PhraseGenerator
 from vlm.training.fit import fit
 from vlm.training.objectives import classification
@@ -50,9 +51,14 @@ def arms_that_differ() -> None:
     folder = Path("models/train_vqa/generator")
     save_model(folder, PhraseGenerator(CONFIG))
     TOKENIZER.save(folder)
-    append = LayerCache.append
+    advance = KVCache.advance
+
+    def swapped(cache: KVCache, *args: Any) -> None:
+        advance(cache, *args)
+        cache.keys, cache.values = cache.values, cache.keys
+
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(LayerCache, "append", lambda self, k, v: append(self, k, v)[::-1])
+        patch.setattr(KVCache, "advance", swapped)
         benchmark_kv_cache.main(tiny(runtime__device="cpu"))
 
 

@@ -2,14 +2,17 @@
 
 from typing import Any
 
+import pytest
 import torch
 from error_page import Raiser
+from torch._dynamo.exc import TorchDynamoException
 
 from vlm.data.mock import mock_pairs
 from vlm.evaluation.retrieval import recall_at_k
 from vlm.evaluation.suite import EvalSuite, build_eval_suite, evaluate
 from vlm.evaluation.vqa_metrics import vqa_exact_match
 from vlm.generation import generate
+from vlm.generation.one_query import compiled
 from vlm.losses import info_nce_loss, lm_loss
 from vlm.model.attention import SelfAttention, causal_mask
 from vlm.model.decoder import DecoderConfig, VisionLanguageDecoder
@@ -60,12 +63,25 @@ def examined(suite: EvalSuite, batch_size: int = 1) -> Raiser:
     return lambda: evaluate(ContrastiveCaptioner(CONFIG), suite, batch_size)
 
 
+def without_compiler() -> None:
+    """Decodes compiled where `torch.compile` fails as it does on a machine without a compiler."""
+
+    def fail(function: object, **_: object) -> Raiser:
+        raise TorchDynamoException("InvalidCxxCompiler: No working C++ compiler found")
+
+    compiled.cache_clear()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(torch, "compile", fail)
+        generate(ContrastiveCaptioner(CONFIG), PICTURE, compile=True)
+
+
 def spoken(**settings: Any) -> Raiser:
     """Asks a captioner for the caption of one picture."""
     return lambda: generate(ContrastiveCaptioner(CONFIG), PICTURE, **settings)
 
 
 SHAPES: dict[str, Raiser] = {
+    "compile: got …; expected a C++ compiler for torch.compile": without_compiler,
     "depth: got -1, expected at least 0": lambda: ViTConfig(depth=-1),
     "equivalent (3, 3) does not match (4, 4)": lambda: info_nce_loss(
         torch.ones(4, 8), torch.ones(4, 8), equivalent=torch.eye(3, dtype=torch.bool)

@@ -17,6 +17,7 @@ from raise_runs import (
     MAKING,
     RUNNING,
     TRAINING,
+    arms_that_differ,
     full_disk,
     loading_interrupted,
     preset,
@@ -25,6 +26,7 @@ from raise_runs import (
 from raise_shapes import SHAPES
 
 from vlm.errors import StoppedError, UserError
+from vlm.files import read_json
 
 QUICK = {**PARAMETERS, **SHAPES, **DATA, **MODELS, **TRAINING, **RUNNING}
 # Pure functions over figures: only a caller of one's own can give them what they refuse.
@@ -101,6 +103,15 @@ def test_a_full_share_of_the_disk_is_a_full_disk():
     status, line = stage_end(lambda: full_disk(errno.EDQUOT))
     assert (status, line) == stage_end(full_disk)
     assert status == 1
+
+
+def test_nothing_is_timed_where_the_arms_differ():
+    with pytest.raises(StoppedError):
+        arms_that_differ()
+    metrics = read_json("metrics/benchmark_kv_cache.json")
+    assert metrics["max_logit_diff"] > metrics["logit_tolerance"]
+    assert not {"speedup", "exponent", "cost_model"} & set(metrics)
+    assert not Path("plots").exists()
 
 
 @pytest.mark.pipeline

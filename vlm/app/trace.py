@@ -10,7 +10,7 @@ from typing import Generic, NamedTuple, TypeVar
 import torch
 from torch import Tensor, nn
 
-from vlm.model.attention import Memory
+from vlm.model.memory import Memory
 from vlm.model.vlm import DualEncoder
 
 BATCH = 99_991  # printed as B; no other size is this, and on the meta device it costs nothing

@@ -244,8 +244,9 @@ class BenchmarkConfig(Section):
 
     batch_sizes: Annotated[list[PositiveInt], Field(min_length=1)]
     lengths: Annotated[list[PositiveInt], Field(min_length=1)]  # new tokens
-    repeats: PositiveInt
+    repeats: PositiveInt  # timed rounds of an arm in a cell, at most
     warmup: NaturalInt
+    max_seconds: PositiveFloat  # once its rounds in a cell have taken so long, no further one
 
 
 class EvaluateConfig(Section):

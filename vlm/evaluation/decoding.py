@@ -5,66 +5,58 @@ Shapes: B rows, N new tokens, V vocabulary.
 
 import math
 import statistics
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from time import perf_counter
 from typing import NamedTuple
 
 import torch
+from torch import Tensor
 
 from vlm.errors import StoppedError
-from vlm.generation import Generated, decode_greedy
+from vlm.evaluation.costs import ARMS, Arm, DecoderShape, bytes_read, cache_bytes, flops
+from vlm.evaluation.timings import Timing
+from vlm.generation import decode_greedy
 from vlm.marks import BOS_ID
-from vlm.model.attention import Memory
 from vlm.model.decoder import VisionLanguageDecoder
-from vlm.model.kv_cache import KVCache
+from vlm.model.memory import Memory
 
 TOLERANCE = 1e-5  # times the larger of 1 and the largest logit, in fp32
 
 
-class Arm(NamedTuple):
-    """One way to decode: which of the two caches it keeps."""
+class Decoded(NamedTuple):
+    """Tokens (B, N), their logits (B, N, V) if asked for, and the bytes of the arm's cache."""
 
-    keeps_self: bool
-    keeps_cross: bool
-
-    def cache(self, decoder: VisionLanguageDecoder, batch: int, length: int) -> KVCache | None:
-        """A fresh cache for B rows of `length` new tokens; None where nothing is kept."""
-        if not (self.keeps_self or self.keeps_cross):
-            return None
-        return decoder.new_cache(
-            batch, length, keeps_self=self.keeps_self, keeps_cross=self.keeps_cross
-        )
-
-
-ARMS = {
-    "uncached": Arm(keeps_self=False, keeps_cross=False),
-    "cross_only": Arm(keeps_self=False, keeps_cross=True),
-    "self_only": Arm(keeps_self=True, keeps_cross=False),
-    "cached": Arm(keeps_self=True, keeps_cross=True),
-}
+    tokens: Tensor
+    logits: Tensor | None
+    cache_bytes: int
 
 
 def decode(
     arm: Arm,
     decoder: VisionLanguageDecoder,
-    memory: Memory,
+    memory: Memory | Tensor,
     batch: int,
     length: int,
     *,
     keep_logits: bool = False,
-) -> Generated:
+) -> Decoded:
     """Exactly `length` greedy tokens for each of B rows, the end mark ignored."""
+    keeps_self, keeps_cross = arm
+    cache = None
+    if keeps_self or keeps_cross:
+        cache = decoder.new_cache(batch, length, keeps_self=keeps_self, keeps_cross=keeps_cross)
     prompt = torch.full((batch, 1), BOS_ID, device=decoder.head.weight.device)
-    return decode_greedy(
+    tokens, logits = decode_greedy(
         decoder,
         memory,
         prompt,
         length,
-        cache=arm.cache(decoder, batch, length),
+        cache=cache,
         stop_at_end=False,
         keep_logits=keep_logits,
     )
+    return Decoded(tokens, logits, 0 if cache is None else cache.num_bytes)
 
 
 @dataclass(frozen=True)
@@ -89,14 +81,14 @@ class Equality:
 
 
 def check_equality(
-    decoder: VisionLanguageDecoder, memory: Memory, batch: int, length: int
+    decoder: VisionLanguageDecoder, memory: Memory | Tensor, batch: int, length: int
 ) -> Equality:
     """Decode with every arm and compare with `uncached`."""
     runs = {
         name: decode(arm, decoder, memory, batch, length, keep_logits=True)
         for name, arm in ARMS.items()
     }
-    tokens, logits = runs["uncached"]
+    tokens, logits, _ = runs["uncached"]
     assert logits is not None
     if not bool(logits.isfinite().all()):
         raise StoppedError("the decoder's logits aren't finite; there is nothing to compare")
@@ -125,30 +117,29 @@ def lengthened(decoder: VisionLanguageDecoder, length: int) -> VisionLanguageDec
     return longer.to(trained.device).eval()
 
 
-class Timing(NamedTuple):
-    """One cell of the sweep; seconds for the whole batch."""
-
-    batch: int
-    length: int
-    arm: str
-    seconds: float  # median
-    seconds_min: float
-    seconds_max: float
-
-    @property
-    def tokens_per_second(self) -> float:
-        """New tokens of all rows a second."""
-        return self.batch * self.length / self.seconds
+def shape_of(decoder: VisionLanguageDecoder, memory: Memory | Tensor) -> DecoderShape:
+    """The sizes that a decode's cost hangs on."""
+    config = decoder.config
+    return DecoderShape(
+        layers=config.depth,
+        width=config.hidden,
+        mlp_width=int(config.hidden * config.mlp_ratio),
+        vocabulary=config.text_vocab,
+        memory_width=config.vision_dim,
+        memory_tokens=sum(part.tokens.shape[1] for part in Memory.of(memory).parts),
+        value_bytes=decoder.head.weight.element_size(),
+    )
 
 
 def sweep(
     decoder: VisionLanguageDecoder,
-    memory_of: Callable[[int], Memory],
+    memory_of: Callable[[int], Memory | Tensor],
     batch_sizes: Sequence[int],
     lengths: Sequence[int],
     *,
     repeats: int,
     warmup: int,
+    max_seconds: float,
 ) -> Iterator[Timing]:
     """Time every arm at every batch size and length.
 
@@ -157,10 +148,11 @@ def sweep(
 
     Args:
         decoder: with room for the longest length.
-        memory_of: batch size to a memory of so many rows.
+        memory_of: batch size to a memory of so many rows, none of them shared.
         batch_sizes, lengths: the grid.
-        repeats: timed rounds of a cell.
+        repeats: timed rounds of an arm in a cell, at most.
         warmup: rounds before a batch size's first cell, at the shortest length.
+        max_seconds: an arm whose rounds in a cell have taken so long gets no further one.
     """
     # Largest first: an allocator that has had room for the largest needs no more for the rest.
     for batch in sorted(batch_sizes, reverse=True):
@@ -169,22 +161,49 @@ def sweep(
             for arm in ARMS.values():
                 decode(arm, decoder, memory, batch, min(lengths))
         for length in sorted(lengths, reverse=True):
-            seconds: dict[str, list[float]] = {name: [] for name in ARMS}
+            rounds: dict[str, list[_Round]] = {name: [] for name in ARMS}
             for _ in range(repeats):
                 for name, arm in ARMS.items():
-                    seconds[name].append(_seconds(arm, decoder, memory, batch, length))
-            for name, taken in seconds.items():
-                yield Timing(batch, length, name, statistics.median(taken), min(taken), max(taken))
+                    if sum(taken.seconds for taken in rounds[name]) < max_seconds:
+                        rounds[name].append(_timed(arm, decoder, memory, batch, length))
+            shape = shape_of(decoder, memory)
+            for name, taken in rounds.items():
+                yield _timing(shape, name, batch, length, taken)
 
 
-def _seconds(
-    arm: Arm, decoder: VisionLanguageDecoder, memory: Memory, batch: int, length: int
-) -> float:
+class _Round(NamedTuple):
+    seconds: float
+    cache_bytes: int
+
+
+def _timed(
+    arm: Arm, decoder: VisionLanguageDecoder, memory: Memory | Tensor, batch: int, length: int
+) -> _Round:
     device = decoder.head.weight.device
     if device.type == "cuda":
         torch.cuda.synchronize(device)
-    started = time.perf_counter()
-    decode(arm, decoder, memory, batch, length)
+    started = perf_counter()
+    held = decode(arm, decoder, memory, batch, length).cache_bytes
     if device.type == "cuda":
         torch.cuda.synchronize(device)
-    return time.perf_counter() - started
+    return _Round(perf_counter() - started, held)
+
+
+def _timing(
+    shape: DecoderShape, name: str, batch: int, length: int, rounds: Sequence[_Round]
+) -> Timing:
+    """The rounds of one cell, beside what it should cost."""
+    seconds = [taken.seconds for taken in rounds]
+    return Timing(
+        batch=batch,
+        length=length,
+        arm=name,
+        rounds=len(rounds),
+        seconds=statistics.median(seconds),
+        seconds_min=min(seconds),
+        seconds_max=max(seconds),
+        cache_bytes=rounds[-1].cache_bytes,
+        cache_bytes_predicted=cache_bytes(shape, ARMS[name], batch, length),
+        flops=flops(shape, ARMS[name], batch, length),
+        bytes_read=bytes_read(shape, batch, length),
+    )

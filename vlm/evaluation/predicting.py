@@ -14,6 +14,7 @@ from torch import Tensor
 from vlm.data.loading import CaptionData, QuestionData, chunks, to_device, to_floats
 from vlm.data.tokenizer import TextTokenizer
 from vlm.generation import generate
+from vlm.model.kv_cache import KVCache
 from vlm.model.vlm import ContrastiveCaptioner
 from vlm.model.vqa import AnswerClassifier, PhraseGenerator
 
@@ -53,14 +54,18 @@ def phrase(
     """A phrase (M,) for every question of a split, `batch_size` pictures at a time."""
     device = next(model.parameters()).device
     phrases = np.empty(data.num_questions, dtype=object)
+    cache: KVCache | None = None
     for part in chunks(len(data), batch_size):
         batch = to_device(data.batch(part), device)
+        if cache is None or cache.batch_size != len(batch.rows):
+            cache = model.decoder.new_cache(len(batch.rows))
         tokens = generate(
             model,
             to_floats(batch.images),
             batch.question_ids,
             image_rows=batch.image_rows,
             question_rows=batch.question_rows,
+            cache=cache,
         ).tokens
         phrases[batch.rows.cpu().numpy()] = [tokenizer.decode(row) for row in tokens.tolist()]
     return phrases

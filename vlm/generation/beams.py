@@ -12,9 +12,9 @@ from torch import Tensor
 from vlm.errors import UserError
 from vlm.generation.decoding import Choice, Generated, check_sizes, steps
 from vlm.marks import EOS_ID, PAD_ID
-from vlm.model.attention import Memory, MemoryPart
 from vlm.model.decoder import VisionLanguageDecoder
 from vlm.model.kv_cache import KVCache
+from vlm.model.memory import Memory, MemoryPart
 
 
 @torch.inference_mode()
@@ -28,6 +28,7 @@ def decode_beams(
     length_penalty: float = 1.0,
     cache: KVCache | None = None,
     prompt_mask: Tensor | None = None,
+    compile: bool = False,
 ) -> Generated:
     """The best text of each row that a beam search finds (Graves 2012; Sutskever et al. 2014).
 
@@ -36,7 +37,7 @@ def decode_beams(
     the end mark too. One beam is greedy decoding.
 
     Args:
-        decoder, memory, prompt, max_new_tokens, prompt_mask: as in `decode`.
+        decoder, memory, prompt, max_new_tokens, prompt_mask, compile: as in `decode`.
         num_beams: K.
         length_penalty: 0 compares the sums themselves, which favours short texts; 1 compares
             means per token.
@@ -51,7 +52,7 @@ def decode_beams(
     check_beams(num_beams, length_penalty)
     batch, given = prompt.shape
     check_sizes(decoder, batch, given, max_new_tokens)
-    _check_memory(decoder, memory, batch)
+    Memory.of(memory).check(batch, decoder.config.vision_dim)  # before beams multiply the rows
     beams = Beams(batch, num_beams, max_new_tokens, length_penalty, prompt.device)
     for _ in steps(
         decoder,
@@ -61,6 +62,7 @@ def decode_beams(
         beams,
         cache=cache,
         prompt_mask=None if prompt_mask is None else prompt_mask.repeat_interleave(num_beams, 0),
+        compile=compile,
     ):
         pass
     return Generated(beams.best[:, : int(beams.best_length.max())], None)
@@ -72,16 +74,6 @@ def check_beams(num_beams: int, length_penalty: float) -> None:
         raise UserError(f"num_beams: got {num_beams}, expected 1 or more")
     if not math.isfinite(length_penalty):
         raise UserError(f"length_penalty: got {length_penalty}, expected a finite number")
-
-
-def _check_memory(decoder: VisionLanguageDecoder, memory: Tensor | Memory, batch: int) -> None:
-    """What the decoder would refuse too, but with the rows multiplied by the beams."""
-    for part in Memory.of(memory).parts:
-        width, rows = part.tokens.shape[-1], part.tokens if part.rows is None else part.rows
-        if width != decoder.config.vision_dim:
-            raise UserError(f"memory width {width} does not match {decoder.config.vision_dim}")
-        if len(rows) != batch:
-            raise UserError(f"memory batch size {len(rows)} does not match {batch}")
 
 
 def repeat_rows(memory: Memory, times: int) -> Memory:

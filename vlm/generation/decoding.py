@@ -10,11 +10,12 @@ import torch
 from torch import Tensor
 
 from vlm.errors import UserError
+from vlm.generation.engine import Engine
 from vlm.generation.picking import Picker, greedy
 from vlm.marks import EOS_ID, PAD_ID
-from vlm.model.attention import Memory
 from vlm.model.decoder import VisionLanguageDecoder
 from vlm.model.kv_cache import KVCache
+from vlm.model.memory import Memory
 
 
 class Generated(NamedTuple):
@@ -66,7 +67,6 @@ class Rows:
         return Choice(tokens, None, finished=bool(self.ended.all()))
 
 
-@torch.inference_mode()
 def steps(
     decoder: VisionLanguageDecoder,
     memory: Tensor | Memory,
@@ -76,34 +76,34 @@ def steps(
     *,
     cache: KVCache | None = None,
     prompt_mask: Tensor | None = None,
+    compile: bool = False,
 ) -> Iterator[tuple[Tensor, Tensor]]:
     """The loop: read what is new, choose, go on; the arguments as in `decode`.
+
+    To be run under `torch.inference_mode`, which a generator had better not enter at each step.
 
     Yields:
         The tokens (B,) of each step, and the logits (B, V) that they were chosen from.
     """
     batch, given = prompt.shape
-    ids = torch.full((batch, given + max_new_tokens), PAD_ID, device=prompt.device)
-    ids[:, :given] = prompt
+    engine, memory = Engine(decoder, compile=compile), Memory.of(memory)
+    # Written in place; a token of all rows is one piece of memory, as in the cache.
+    ids = torch.full((given + max_new_tokens, batch), PAD_ID, device=prompt.device)
+    ids[:given] = prompt.t()
     real = None
     if prompt_mask is not None:
-        real = torch.ones_like(ids, dtype=torch.bool)
+        real = torch.ones(batch, len(ids), dtype=torch.bool, device=prompt.device)
         real[:, :given] = prompt_mask
     for step in range(max_new_tokens):
         begin, end = 0 if cache is None else cache.length, given + step
-        logits = decoder(
-            ids[:, begin:end],
-            memory,
-            cache=cache,
-            text_mask=None if real is None else real[:, begin:end],
-            last_only=True,
-        )[:, 0]
+        text_mask = None if real is None else real[:, begin:end]
+        logits = engine(ids.narrow(0, begin, end - begin).t(), memory, cache, text_mask)
         choice = strategy.choose(logits, step)
         if choice.parents is not None:
-            ids = ids[choice.parents]
+            ids = ids[:, choice.parents]
             if cache is not None:
                 cache.reorder(choice.parents)
-        ids[:, end] = choice.tokens
+        ids.select(0, end).copy_(choice.tokens)
         yield choice.tokens, logits
         if choice.finished:
             break
@@ -121,6 +121,7 @@ def decode(
     prompt_mask: Tensor | None = None,
     stop_at_end: bool = True,
     keep_logits: bool = False,
+    compile: bool = False,
 ) -> Generated:
     """Token after token, each as `pick` picks it.
 
@@ -135,6 +136,7 @@ def decode(
         prompt_mask: (B, T) bool, False on padding before a shorter prompt.
         stop_at_end: False ignores the end mark and decodes all N tokens.
         keep_logits: return the logits too.
+        compile: see `generate`.
 
     Raises:
         UserError: an empty batch, more tokens than the decoder has positions, or a memory of
@@ -142,11 +144,19 @@ def decode(
     """
     batch, given = prompt.shape
     check_sizes(decoder, batch, given, max_new_tokens)
+    Memory.of(memory).check(batch, decoder.config.vision_dim)
     strategy = Rows(pick, stop_at_end=stop_at_end)
     tokens: list[Tensor] = []
     kept: list[Tensor] = []
     for token, logits in steps(
-        decoder, memory, prompt, max_new_tokens, strategy, cache=cache, prompt_mask=prompt_mask
+        decoder,
+        memory,
+        prompt,
+        max_new_tokens,
+        strategy,
+        cache=cache,
+        prompt_mask=prompt_mask,
+        compile=compile,
     ):
         tokens.append(token)
         if keep_logits:
@@ -164,6 +174,7 @@ def decode_greedy(
     prompt_mask: Tensor | None = None,
     stop_at_end: bool = True,
     keep_logits: bool = False,
+    compile: bool = False,
 ) -> Generated:
     """The most likely token, again and again; the arguments as in `decode`."""
     return decode(
@@ -176,6 +187,7 @@ def decode_greedy(
         prompt_mask=prompt_mask,
         stop_at_end=stop_at_end,
         keep_logits=keep_logits,
+        compile=compile,
     )
 
 

@@ -14,8 +14,9 @@ from vlm.generation.beams import check_beams, decode_beams
 from vlm.generation.decoding import Generated, Rows, check_sizes, decode, steps
 from vlm.generation.picking import Picker, check_sampling, sampler
 from vlm.marks import BOS_ID
-from vlm.model.attention import Memory, MemoryPart
 from vlm.model.decoder import VisionLanguageDecoder
+from vlm.model.kv_cache import KVCache
+from vlm.model.memory import Memory, MemoryPart
 from vlm.model.vlm import ContrastiveCaptioner
 from vlm.model.vqa import PhraseGenerator
 
@@ -39,7 +40,9 @@ def generate(
     seed: int = 0,
     row_ids: Tensor | None = None,
     use_cache: bool = True,
+    cache: KVCache | None = None,
     keep_logits: bool = False,
+    compile: bool = False,
 ) -> Generated:
     """Phrases that answer questions about pictures, or captions of pictures.
 
@@ -63,7 +66,12 @@ def generate(
         row_ids: (B,) integers that name the rows for sampling, such as ids of questions; by
             default 0 to B - 1. A row's draws are a function of (seed, row id, step).
         use_cache: changes the time, never the tokens.
+        cache: one of an earlier call, to be cleared and used again; by default a new one. It has
+            room for a row of each beam, and for max_new_tokens.
         keep_logits: return the logits too; not with several beams.
+        compile: let `torch.compile` fuse the attention of one token over the text so far. It takes
+            a C++ compiler, and seconds at the first call of a process. On CPU it was slower in
+            every case that was measured (docs/performance.md).
 
     Raises:
         UserError: a value out of its range, or sizes that don't fit.
@@ -77,10 +85,15 @@ def generate(
     batch = _count_rows(model, images, questions, image_rows, question_rows)
     pick = _picker(batch, temperature, top_k, top_p, seed, row_ids)
     task = _start(model, images, questions, max_new_tokens, image_rows, question_rows, batch)
-    cache = task.decoder.new_cache(batch * num_beams, task.new) if use_cache else None
+    if cache is not None:
+        cache.clear()
+    elif use_cache:
+        cache = task.decoder.new_cache(batch * num_beams, task.new)
     if num_beams > 1:
-        return decode_beams(*task, num_beams, length_penalty=length_penalty, cache=cache)
-    return decode(*task, pick, cache=cache, keep_logits=keep_logits)
+        return decode_beams(
+            *task, num_beams, length_penalty=length_penalty, cache=cache, compile=compile
+        )
+    return decode(*task, pick, cache=cache, keep_logits=keep_logits, compile=compile)
 
 
 def stream(
@@ -97,6 +110,7 @@ def stream(
     seed: int = 0,
     row_ids: Tensor | None = None,
     use_cache: bool = True,
+    compile: bool = False,
 ) -> Iterator[Tensor]:
     """The tokens of `generate`, (B,) at each step, as soon as they are known.
 
@@ -109,7 +123,13 @@ def stream(
     pick = _picker(batch, temperature, top_k, top_p, seed, row_ids)
     task = _start(model, images, questions, max_new_tokens, image_rows, question_rows, batch)
     cache = task.decoder.new_cache(batch, task.new) if use_cache else None
-    return (tokens for tokens, _ in steps(*task, Rows(pick), cache=cache))
+    return _tokens(steps(*task, Rows(pick), cache=cache, compile=compile))
+
+
+@torch.inference_mode()
+def _tokens(decoding: Iterator[tuple[Tensor, Tensor]]) -> Iterator[Tensor]:
+    for tokens, _ in decoding:
+        yield tokens
 
 
 class _Task(NamedTuple):

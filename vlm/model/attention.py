@@ -3,9 +3,8 @@
 Shapes: B batch, T queries, S keys, D width, H heads, K = D / H width of a head.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Literal
 
 import torch
@@ -14,6 +13,7 @@ from torch import Tensor, nn
 
 from vlm.errors import UserError
 from vlm.model.kv_cache import LayerCache
+from vlm.model.memory import Memory, MemoryPairs
 from vlm.rules import check_heads
 
 
@@ -158,60 +158,6 @@ class SelfAttention(MultiHeadAttention):
         return self.mix(query, key, value, mask, is_causal=is_causal)
 
 
-@dataclass(frozen=True)
-class MemoryPart:
-    """Tokens that cross-attention reads, which several rows of a batch may share.
-
-    One picture serves all its questions, one question all its pictures: P items are projected
-    once, and `rows` says which of them each of the B rows reads.
-
-    Attributes:
-        tokens: (P, S, D).
-        rows: (B,) indices into P; None where row b reads item b.
-        mask: (P, S) bool, True on real tokens; None where all are real.
-    """
-
-    tokens: Tensor
-    rows: Tensor | None = None
-    mask: Tensor | None = None
-
-    def take(self, items: Tensor) -> Tensor:
-        """(P, ...) -> (B, ...): what each row reads."""
-        return items if self.rows is None else items.index_select(0, self.rows)
-
-
-@dataclass(frozen=True)
-class Memory:
-    """All that a decoder knows beside its text.
-
-    Attributes:
-        parts: what cross-attention reads, laid end to end.
-        context: (B, D) a vector that every text token starts from; None for none.
-    """
-
-    parts: Sequence[MemoryPart]
-    context: Tensor | None = None
-
-    @classmethod
-    def of(cls, memory: "Tensor | Memory") -> "Memory":
-        """A plain (B, S, D) tensor is one part, a row each."""
-        return cls([MemoryPart(memory)]) if isinstance(memory, Tensor) else memory
-
-    def mask(self) -> Tensor | None:
-        """(B, 1, 1, S) bool over the parts; None where every token is real."""
-        if all(part.mask is None for part in self.parts):
-            return None
-        masks = [
-            part.take(
-                torch.ones(part.tokens.shape[:2], dtype=torch.bool, device=part.tokens.device)
-                if part.mask is None
-                else part.mask
-            )
-            for part in self.parts
-        ]
-        return torch.cat(masks, dim=1)[:, None, None]
-
-
 class CrossAttention(MultiHeadAttention):
     """Positions of one sequence attend to a memory, such as the tokens of a picture."""
 
@@ -221,14 +167,10 @@ class CrossAttention(MultiHeadAttention):
         self.key_value = nn.Linear(memory_dim, 2 * hidden)
         self.out = nn.Linear(hidden, hidden)
 
-    def project(self, memory: Memory) -> tuple[Tensor, Tensor]:
-        """The memory's keys and values, each (B, H, S, K), the parts laid end to end."""
-        pairs = []
-        for part in memory.parts:
-            key_value = part.take(self.key_value(part.tokens))
-            pairs.append(key_value.unflatten(-1, (2, self.heads, -1)).transpose(1, 3))
-        key_value = pairs[0] if len(pairs) == 1 else torch.cat(pairs, dim=3)
-        return key_value[:, :, 0], key_value[:, :, 1]
+    def project(self, memory: Memory) -> MemoryPairs:
+        """The memory's keys and values; an item that rows share is projected once."""
+        both = [self.key_value(part.tokens) for part in memory.parts]
+        return MemoryPairs.of(both, memory, self.heads)
 
     def forward(
         self,
@@ -247,11 +189,8 @@ class CrossAttention(MultiHeadAttention):
             cache: keeps the memory's keys and values, so that they are projected only once.
         """
         query = self.query(x).unflatten(-1, (self.heads, -1)).transpose(1, 2)
-        if cache is None:
-            key, value = self.project(memory)
-        else:
-            key, value = cache.cross(lambda: self.project(memory))
-        return self.mix(query, key, value, mask)
+        pairs = self.project(memory) if cache is None else cache.cross(lambda: self.project(memory))
+        return self.mix(query, *pairs.expand(), mask)
 
 
 class MLP(nn.Sequential):

@@ -4,13 +4,15 @@ Shapes: B batch, T text tokens, S memory tokens, D width, V vocabulary.
 """
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from vlm.errors import UserError
-from vlm.model.attention import MLP, CrossAttention, Memory, Norm, SelfAttention, residual
+from vlm.model.attention import MLP, CrossAttention, Norm, SelfAttention, residual
 from vlm.model.kv_cache import KVCache, LayerCache
+from vlm.model.memory import Memory
 from vlm.rules import check_choices, check_heads
 
 
@@ -149,48 +151,67 @@ class VisionLanguageDecoder(nn.Module):
             UserError: more tokens than positions or room in the cache, or a memory of another
                 width or batch.
         """
-        batch, new = text_ids.shape
         memory = Memory.of(memory)
         if cache is None and use_cache:
-            cache = self.new_cache(batch, keeps_self=False)
+            cache = self.new_cache(len(text_ids), keeps_self=False)
+        start = self.begin(text_ids, memory, cache, text_mask)
+        x, seen = start.x, memory.mask()
+        for index, block in enumerate(self.blocks):
+            layer = None if cache is None else cache.layer(index)
+            x = block(x, memory, start.mask, seen, is_causal=start.is_causal, cache=layer)
+        if cache is not None:
+            cache.advance(text_ids.shape[1], start.real)
+        return self.head(self.norm(x[:, -1:] if last_only else x))
+
+    def begin(
+        self,
+        text_ids: Tensor,
+        memory: Memory,
+        cache: KVCache | None = None,
+        text_mask: Tensor | None = None,
+    ) -> "Start":
+        """What comes before the blocks: the checks, the first vectors, and who sees whom."""
+        batch, new = text_ids.shape
         past = 0 if cache is None else cache.length
-        self._check(text_ids, memory, cache, past + new)
+        total, room = past + new, self.config.max_text_len
+        if total > room:
+            raise UserError(f"text length {total} exceeds max_text_len {room}")
+        if cache is not None:
+            cache.check(batch, new)
+        memory.check(batch, self.config.vision_dim)
         real = _real_tokens(text_mask, cache, batch, new)
-        x = self.embedding(text_ids) + self._positions(real, past, new, text_ids.device)
+        x = self.embedding(text_ids) + self._positions(real, past, new)
         if memory.context is not None:
             x = x + memory.context[:, None]
         # One new token sees all before it, and a whole text needs only the kernel's own causal
         # mask; a mask of our own is for the rest: chunks over a cache, and padding.
         is_causal = real is None and past == 0 and new > 1
-        mask = (
-            None if is_causal or (real is None and new == 1) else _mask(real, past, new, x.device)
-        )
-        seen = memory.mask()
-        for index, block in enumerate(self.blocks):
-            layer = None if cache is None else cache.layer(index)
-            x = block(x, memory, mask, seen, is_causal=is_causal, cache=layer)
-        if cache is not None:
-            cache.advance(new, real)
-        return self.head(self.norm(x[:, -1:] if last_only else x))
+        plain = is_causal or (real is None and new == 1)
+        mask = None if plain else _mask(real, past, new, x.device)
+        return Start(x, mask, is_causal, real)
 
-    def _positions(self, real: Tensor | None, past: int, new: int, device: torch.device) -> Tensor:
+    def _positions(self, real: Tensor | None, past: int, new: int) -> Tensor:
         """(T, D) or (B, T, D) position vectors of the new tokens."""
         if real is None:
+            device = self.positions.weight.device
             return self.positions(torch.arange(past, past + new, device=device))
         return self.positions((real.cumsum(dim=1) - 1).clamp(min=0)[:, past:])
 
-    def _check(self, text_ids: Tensor, memory: Memory, cache: KVCache | None, total: int) -> None:
-        batch, room = len(text_ids), self.config.max_text_len
-        if total > room:
-            raise UserError(f"text length {total} exceeds max_text_len {room}")
-        if cache is not None:
-            cache.check(batch, text_ids.shape[1])
-        for part in memory.parts:
-            width, rows = part.tokens.shape[-1], part.tokens if part.rows is None else part.rows
-            if width != self.config.vision_dim:
-                raise UserError(f"memory width {width} does not match {self.config.vision_dim}")
-            if len(rows) != batch:
-                raise UserError(f"memory batch size {len(rows)} does not match {batch}")
+
+class Start(NamedTuple):
+    """What the blocks of a decoder begin with.
+
+    Attributes:
+        x: (B, T, D) the new tokens' vectors.
+        mask: bool over the held and the new tokens, as `SelfAttention` takes it; or None.
+        is_causal: the kernel's own causal mask serves.
+        real: (B, past + T) bool over held and new tokens; None where there is no padding at all.
+    """
+
+    x: Tensor
+    mask: Tensor | None
+    is_causal: bool
+    real: Tensor | None
 
 
 def _real_tokens(

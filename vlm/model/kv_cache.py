@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from vlm.errors import UserError
+from vlm.model.memory import MemoryPairs
 
 
 class LayerCache:
@@ -33,17 +34,17 @@ class LayerCache:
             return key, value
         end = cache.length + key.shape[2]
         keys, values = cache.keys[self._layer], cache.values[self._layer]
-        keys[:, :, cache.length : end] = key
-        values[:, :, cache.length : end] = value
-        return keys[:, :, :end], values[:, :, :end]
+        keys[cache.length : end] = key.permute(2, 0, 1, 3)
+        values[cache.length : end] = value.permute(2, 0, 1, 3)
+        return keys[:end].permute(1, 2, 0, 3), values[:end].permute(1, 2, 0, 3)
 
-    def cross(self, project: Callable[[], tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
-        """The memory's (B, H, S, K) keys and values, projected on the first call only."""
+    def cross(self, project: Callable[[], MemoryPairs]) -> MemoryPairs:
+        """The memory's keys and values, projected on the first call only."""
         kept = self._cache.cross_pairs[self._layer]
         if kept is None:
             kept = project()
             if self._cache.keeps_cross:
-                self._cache.cross_pairs[self._layer] = kept
+                kept = self._cache.cross_pairs[self._layer] = kept.compact()
         return kept
 
 
@@ -51,7 +52,7 @@ class KVCache:
     """Preallocated self-attention keys and values, and the memory's, for every layer.
 
     It is for inference: it is written in place, so no gradient flows through it. It belongs to
-    one memory: for another picture, make another cache.
+    one memory: for other pictures, clear it or make another.
 
     Args:
         layers, batch_size, heads, head_dim: the decoder's.
@@ -60,8 +61,8 @@ class KVCache:
         keeps_cross: False projects the memory anew at each call.
 
     Attributes:
-        keys, values: (layers, B, H, L, K).
-        cross_pairs: per layer the memory's keys and values (B, H, S, K), None until projected.
+        keys, values: (layers, L, B, H, K), so that what is held so far is one piece of memory.
+        cross_pairs: per layer the memory's keys and values, None until projected.
         length: positions held so far.
         text_mask: (B, length) bool where a prompt had padding; None where none had.
     """
@@ -82,10 +83,10 @@ class KVCache:
             raise UserError(
                 f"cache batch_size {batch_size}, max_length {max_length}: expected >= 1 and >= 0"
             )
-        shape = (layers, batch_size, heads, max_length, head_dim)
-        self.keys = torch.zeros(shape, device=device, dtype=dtype)
-        self.values = torch.zeros(shape, device=device, dtype=dtype)
-        self.cross_pairs: list[tuple[Tensor, Tensor] | None] = [None] * layers
+        shape = (layers, max_length, batch_size, heads, head_dim)
+        self.keys = torch.empty(shape, device=device, dtype=dtype)
+        self.values = torch.empty(shape, device=device, dtype=dtype)
+        self.cross_pairs: list[MemoryPairs | None] = [None] * layers
         self.keeps_self = max_length > 0
         self.keeps_cross = keeps_cross
         self.length = 0
@@ -94,18 +95,18 @@ class KVCache:
     @property
     def batch_size(self) -> int:
         """B, rows."""
-        return self.keys.shape[1]
+        return self.keys.shape[2]
 
     @property
     def max_length(self) -> int:
         """L, positions of room."""
-        return self.keys.shape[3]
+        return self.keys.shape[1]
 
     @property
     def num_bytes(self) -> int:
         """Bytes of memory held, self-attention's room and the cross pairs together."""
-        cross = [tensor for pair in self.cross_pairs if pair is not None for tensor in pair]
-        return sum(t.numel() * t.element_size() for t in (self.keys, self.values, *cross))
+        cross = sum(pairs.num_bytes for pairs in self.cross_pairs if pairs is not None)
+        return cross + 2 * self.keys.numel() * self.keys.element_size()
 
     def layer(self, index: int) -> LayerCache:
         """The share of layer `index`."""
@@ -130,13 +131,19 @@ class KVCache:
         """Row b becomes what row rows[b] was, as beam search needs. rows: (B,)."""
         if rows.shape != (self.batch_size,):
             raise UserError(f"reorder rows {tuple(rows.shape)} do not match ({self.batch_size},)")
-        self.keys[:, :, :, : self.length] = self.keys[:, rows, :, : self.length]
-        self.values[:, :, :, : self.length] = self.values[:, rows, :, : self.length]
+        for held in (self.keys[:, : self.length], self.values[:, : self.length]):
+            held.copy_(held.index_select(2, rows))
         self.cross_pairs = [
-            None if pair is None else (pair[0][rows], pair[1][rows]) for pair in self.cross_pairs
+            None if pairs is None else pairs.reorder(rows) for pairs in self.cross_pairs
         ]
         if self.text_mask is not None:
             self.text_mask = self.text_mask[rows]
+
+    def clear(self) -> None:
+        """Forget text and memory, and keep the room: for other pictures."""
+        self.truncate(0)
+        self.text_mask = None
+        self.cross_pairs = [None] * len(self.cross_pairs)
 
     def truncate(self, length: int) -> None:
         """Forget all but the first `length` positions."""

@@ -17,7 +17,7 @@ from vlm.model.folder import read_tensors
 from vlm.model.vit import VisionEncoder
 from vlm.rules import check_pretrained
 
-NAMED = 5  # how many misfits a message names
+NAMED = 5  # how many of a file's tensors a message names
 
 
 @dataclass(frozen=True)

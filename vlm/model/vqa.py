@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from vlm.marks import PAD_ID
-from vlm.model.attention import Memory, MemoryPart
 from vlm.model.decoder import DecoderBlock, VisionLanguageDecoder
+from vlm.model.memory import Memory, MemoryPart
 from vlm.model.text import masked_mean
 from vlm.model.vlm import DualEncoder, ImageFeatures, VLMConfig
 from vlm.rules import check_choice

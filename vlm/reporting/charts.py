@@ -18,7 +18,6 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
-from matplotlib.ticker import FuncFormatter, NullFormatter
 
 Floats = npt.NDArray[np.float64]
 Curve = Mapping[str, Sequence[float]]  # the columns of a loss curve
@@ -62,23 +61,10 @@ class Scores:
     high: Mapping[str, float]
 
 
-@dataclass(frozen=True)
-class Timing:
-    """One cell of the KV-cache sweep."""
-
-    batch: int  # pictures
-    length: int  # new tokens
-    arm: str
-    seconds: float  # the median of the repeats
-    seconds_min: float
-    seconds_max: float
-    tokens_per_second: float
-
-
 def loss_curves(curve: Curve, kept_step: int | None, unit: str, label: str) -> str:
     """Training and validation losses against the step, and the step that was kept."""
     with matplotlib.rc_context(STYLE):
-        figure, axes = _panel()
+        figure, axes = panel()
         terms = [name.removeprefix("train_") for name in curve if name.startswith("train_")]
         if len(terms) == 2:  # the loss and its only term, which are the same
             terms = ["loss"]
@@ -97,28 +83,28 @@ def loss_curves(curve: Curve, kept_step: int | None, unit: str, label: str) -> s
         if kept_step is not None:
             axes.axvline(kept_step, color=INK, linewidth=0.8, linestyle="--", label="kept")
         axes.set(xlabel="step", ylabel=f"loss, {unit}", ylim=(0, None))
-        _legend(axes, columns=4)
-        return _svg(figure, label)
+        legend(axes, columns=4)
+        return svg(figure, label)
 
 
 def score_curve(curve: Curve, score: str, label: str) -> str:
     """A score of the validation split, in percent, against the step."""
     with matplotlib.rc_context(STYLE):
-        figure, axes = _panel()
+        figure, axes = panel()
         mark = "." if len(curve["step"]) < 40 else ""
         values = 100 * np.asarray(curve[f"val_{score}"])
         axes.plot(curve["step"], values, color=PALETTE[0], marker=mark, label="val")
         axes.axhline(90, color=INK, linewidth=0.8, linestyle="--", label="90%")
         axes.set(xlabel="step", ylabel=f"{score}, %", ylim=(0, 102))
-        _legend(axes, columns=2)
-        return _svg(figure, label)
+        legend(axes, columns=2)
+        return svg(figure, label)
 
 
 def accuracy_by_family(heads: Mapping[str, Scores], floors: Mapping[str, float], label: str) -> str:
     """Accuracy of each head on each family with its interval, and each family's floor."""
     with matplotlib.rc_context(STYLE):
         families = list(floors)
-        figure, axes = _panel(height=1.2 + 0.5 * len(families))
+        figure, axes = panel(height=1.2 + 0.5 * len(families))
         rows = np.arange(len(families))
         for number, (name, head) in enumerate(heads.items()):
             value, low, high = (
@@ -140,8 +126,8 @@ def accuracy_by_family(heads: Mapping[str, Scores], floors: Mapping[str, float],
         axes.plot([], [], "|", color=INK, markersize=11, markeredgewidth=2, label="floor")
         axes.set_yticks(rows, families)
         axes.set(xlabel="exact match, %", xlim=(0, 102), ylim=(len(families) - 0.5, -0.5))
-        _legend(axes, columns=3)
-        return _svg(figure, label)
+        legend(axes, columns=3)
+        return svg(figure, label)
 
 
 def confusion_matrix(counts: npt.NDArray[np.int64], answers: Sequence[str], label: str) -> str:
@@ -149,7 +135,7 @@ def confusion_matrix(counts: npt.NDArray[np.int64], answers: Sequence[str], labe
     with matplotlib.rc_context(STYLE):
         size = len(answers)
         side = max(WIDTH, 1.2 + 0.55 * size)
-        figure, axes = _panel(side, side * 0.92)
+        figure, axes = panel(side, side * 0.92)
         shares = counts / np.maximum(1, counts.sum(axis=1, keepdims=True))
         for row, column in np.ndindex(counts.shape):
             # Never opaque, so that the page's text colour stays readable on it.
@@ -169,90 +155,21 @@ def confusion_matrix(counts: npt.NDArray[np.int64], answers: Sequence[str], labe
         )
         axes.grid(False)
         axes.tick_params(length=0)
-        return _svg(figure, label)
+        return svg(figure, label)
 
 
-def decode_time(timings: Sequence[Timing], batch: int, label: str) -> str:
-    """Seconds to decode against the number of new tokens, a line an arm, at one batch size.
-
-    The scale is that of all batch sizes, so that the panels of a sweep compare.
-    """
-    with matplotlib.rc_context(STYLE):
-        figure, axes = _panel()
-        for number, arm in enumerate(dict.fromkeys(timing.arm for timing in timings)):
-            chosen = [t for t in timings if t.arm == arm and t.batch == batch]
-            seconds = np.array([t.seconds for t in chosen])
-            least, most = (
-                np.array([getattr(t, name) for t in chosen])
-                for name in ("seconds_min", "seconds_max")
-            )
-            axes.errorbar(
-                [t.length for t in chosen],
-                seconds,
-                yerr=np.maximum(0, [seconds - least, most - seconds]),
-                color=PALETTE[number % len(PALETTE)],
-                marker=MARKERS[number % len(MARKERS)],
-                capsize=2,
-                label=arm.replace("_", " "),
-            )
-        _length_axis(axes, timings)
-        axes.set_yscale("log")
-        axes.set_ylim(
-            0.7 * min(t.seconds_min for t in timings), 1.4 * max(t.seconds_max for t in timings)
-        )
-        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-        axes.set_ylabel(f"seconds, batch of {batch}")
-        axes.yaxis.set_minor_formatter(NullFormatter())
-        _legend(axes, columns=4)
-        return _svg(figure, label)
-
-
-def speed_up(timings: Sequence[Timing], label: str) -> str:
-    """How many times faster the whole cache is than none, a line a batch size."""
-    with matplotlib.rc_context(STYLE):
-        figure, axes = _panel()
-        ratios = speed_ups(timings)
-        for number, batch in enumerate(dict.fromkeys(timing.batch for timing in timings)):
-            chosen = [t for t in timings if (t.batch, t.arm) == (batch, "cached")]
-            axes.plot(
-                [t.length for t in chosen],
-                [ratios[t] for t in chosen],
-                color=PALETTE[number % len(PALETTE)],
-                marker=MARKERS[number % len(MARKERS)],
-                label=f"batch of {batch}",
-            )
-        axes.axhline(1, color=INK, linewidth=0.8, linestyle="--", label="no gain")
-        _length_axis(axes, timings)
-        axes.set(ylabel="times faster than uncached", ylim=(0, None))
-        _legend(axes, columns=4)
-        return _svg(figure, label)
-
-
-def speed_ups(timings: Sequence[Timing]) -> dict[Timing, float]:
-    """For each cell of the sweep, how many times faster it is than its uncached one."""
-    base = {(t.batch, t.length): t.seconds for t in timings if t.arm == "uncached"}
-    return {t: base[t.batch, t.length] / t.seconds for t in timings}
-
-
-def _panel(width: float = WIDTH, height: float = HEIGHT) -> tuple[Figure, Axes]:
+def panel(width: float = WIDTH, height: float = HEIGHT) -> tuple[Figure, Axes]:
+    """An empty chart, and the axes to draw on."""
     figure = Figure((width, height), layout="constrained")
     return figure, figure.add_subplot()
 
 
-def _legend(axes: Axes, columns: int) -> None:
+def legend(axes: Axes, columns: int) -> None:
     """A legend above the panel, where it can hide no data."""
     axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=columns, columnspacing=1.2)
 
 
-def _length_axis(axes: Axes, timings: Sequence[Timing]) -> None:
-    lengths = sorted({timing.length for timing in timings})
-    axes.set_xscale("log")
-    axes.set_xticks(lengths, [str(length) for length in lengths])
-    axes.xaxis.set_minor_formatter(NullFormatter())
-    axes.set_xlabel("new tokens a picture")
-
-
-def _svg(figure: Figure, label: str) -> str:
+def svg(figure: Figure, label: str) -> str:
     """The figure as an SVG element for an HTML page; `label` says it to those who can't see it."""
     out = StringIO()
     # The salt makes ids the same in every run, and other than those of the page's other charts.

@@ -3,7 +3,7 @@
 import csv
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 
 from vlm.data.tables import SceneTable, read_scenes
 from vlm.errors import UserError
+from vlm.evaluation.timings import COLUMNS, Timing, read_timing
 from vlm.files import read_json
-from vlm.reporting.charts import Timing
 
 Figures = Mapping[str, Any]  # one metrics file
 Row = Mapping[str, Any]
@@ -45,7 +45,7 @@ def read_inputs(root: Path, params: Figures) -> Inputs:
     """
     sweep = root / "plots/benchmark_kv_cache/sweep.tsv"
     timings = _rows(sweep, "benchmark_kv_cache", "\t")
-    _require_columns(sweep, timings, [field.name for field in fields(Timing)])
+    _require_columns(sweep, timings, COLUMNS)
     confusion = root / "plots/evaluate/confusion.csv"
     answers = _rows(confusion, "evaluate", ",")
     _require_columns(confusion, answers, ["truth", "prediction"])
@@ -56,7 +56,7 @@ def read_inputs(root: Path, params: Figures) -> Inputs:
         params,
         {name: _json(root / f"metrics/{name}.json", name) for name in STAGES},
         {name: _curve(root / f"plots/{name}.tsv", name) for name in TRAININGS},
-        [_timing(row) for row in timings],
+        [read_timing(row) for row in timings],
         [(row["truth"], row["prediction"]) for row in answers],
         _table(predictions / "questions.parquet"),
         {row["scene_id"]: row for row in _table(predictions / "captions.parquet")},
@@ -107,18 +107,6 @@ def _curve(path: Path, stage: str) -> dict[str, list[float]]:
     # What the charts draw: every term on both splits.
     _require_columns(path, rows, ["step", "train_loss", *(f"val_{term}" for term in terms)])
     return {name: [float(row[name]) for row in rows] for name in rows[0]}
-
-
-def _timing(row: Mapping[str, str]) -> Timing:
-    return Timing(
-        batch=int(row["batch"]),
-        length=int(row["length"]),
-        arm=row["arm"],
-        seconds=float(row["seconds"]),
-        seconds_min=float(row["seconds_min"]),
-        seconds_max=float(row["seconds_max"]),
-        tokens_per_second=float(row["tokens_per_second"]),
-    )
 
 
 def _table(path: Path) -> list[Row]:

@@ -2,7 +2,7 @@
 
 from string import Template
 
-from vlm.reporting import gallery, probes, record, results
+from vlm.reporting import decoding, gallery, probes, record, results
 from vlm.reporting.inputs import Inputs
 from vlm.reporting.markup import element
 from vlm.reporting.skeleton import SKELETON
@@ -37,7 +37,7 @@ def build_page(inputs: Inputs) -> str:
         results.language(inputs),
         gallery.gallery(inputs),
         record.training(inputs),
-        results.kv_cache(inputs),
+        decoding.kv_cache(inputs),
         record.data(inputs),
         record.run_record(inputs),
     ]

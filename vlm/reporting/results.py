@@ -1,7 +1,7 @@
-"""The measured half of the page: summary, answers, retrieval and captions, KV cache."""
+"""The measured half of the page: summary, answers, retrieval and captions."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -11,7 +11,6 @@ from vlm.reporting.inputs import Figures, Inputs
 from vlm.reporting.markup import (
     MISSING,
     Html,
-    duration,
     element,
     figure,
     number,
@@ -134,44 +133,6 @@ def language(inputs: Inputs) -> Html:
     return section("language", "Retrieval and captions", found, written)
 
 
-def kv_cache(inputs: Inputs) -> Html:
-    """What the cache saves, on which machine, and that it changes nothing."""
-    figures, sweep = inputs.metrics["benchmark_kv_cache"], inputs.sweep
-    ratios = charts.speed_ups(sweep)
-    rows = [
-        [
-            f"{t.batch} pictures, {t.length} tokens",
-            t.arm.replace("_", " "),
-            duration(t.seconds),
-            f"{duration(t.seconds_min)} to {duration(t.seconds_max)}",
-            f"{t.tokens_per_second:,.0f}",
-            f"{ratios[t]:.2f}x",
-        ]
-        for t in sweep
-    ]
-    header = ["size", "cache", "median", "least to most", "tokens / s", "against uncached"]
-    batches = dict.fromkeys(t.batch for t in sweep)
-    panels = [
-        figure(
-            charts.decode_time(sweep, batch, f"decode time against length at batch {batch}"),
-            f"Seconds to decode, batch of {batch}; both scales are logarithmic. Lower is faster.",
-        )
-        for batch in batches
-    ]
-    gain = figure(
-        charts.speed_up(sweep, "speed-up of the whole cache against length"),
-        "How many times faster the whole cache is than none; the dashed line is no gain.",
-    )
-    return section(
-        "kv-cache",
-        "KV cache",
-        _equality(figures),
-        _machine(figures),
-        element("div", *panels, gain, class_="charts"),
-        table(header, rows, f"Each cell is timed {number(figures.get('repeats'))} times"),
-    )
-
-
 def family_scores(figures: Figures) -> dict[str, Scores]:
     """Each head's exact match by family, with intervals."""
     return {
@@ -244,30 +205,3 @@ def _confusion(inputs: Inputs) -> Html:
         "What the classifier answers (columns) where the truth is the row: number of questions, and"
         " below it the share of the row. The diagonal is right; a dark cell off it is a habit.",
     )
-
-
-def _equality(figures: Figures) -> Html:
-    same = "the same tokens" if figures.get("tokens_equal") == 1 else "DIFFERENT tokens"
-    return paragraph(
-        f"With and without the cache the model gives {same}; logits differ by at most"
-        f" {_small(figures.get('max_logit_diff'))} (tolerance"
-        f" {_small(figures.get('logit_tolerance'))}). “Cross only” keeps the picture's keys and"
-        " values, “self only” those of the text so far, “cached” both."
-    )
-
-
-def _machine(figures: Figures) -> Html:
-    machine: Mapping[str, object] = figures.get("machine", {})
-    parts: Sequence[tuple[str, str]] = [
-        ("", "cpu"),
-        ("cores ", "cores"),
-        ("threads ", "threads"),
-        ("PyTorch ", "torch"),
-        ("", "system"),
-    ]
-    told = ", ".join(f"{words}{machine.get(key, MISSING)}" for words, key in parts)
-    return paragraph(element("strong", "Measured on: "), told, ".")
-
-
-def _small(value: float | None) -> str:
-    return MISSING if value is None else f"{value:.2g}"
