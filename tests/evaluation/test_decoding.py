@@ -9,7 +9,8 @@ import torch
 from vlm.errors import StoppedError
 from vlm.evaluation import decoding
 from vlm.evaluation.costs import ARMS
-from vlm.evaluation.decoding import check_equality, decode, lengthened, sweep
+from vlm.evaluation.decoding import Equality, check_equality, decode, lengthened, sweep
+from vlm.generation.engine import Layer
 from vlm.model.decoder import DecoderConfig, VisionLanguageDecoder
 from vlm.model.kv_cache import KVCache
 
@@ -112,3 +113,17 @@ def test_arms_take_turns_and_a_slow_one_fewer(decoder, monkeypatch):
     }
     rounds = [list(ARMS), ["cross_only", "self_only", "cached"], ["self_only", "cached"]]
     assert clock.turns == [name for turns in rounds for name in turns]
+
+
+def test_the_gate_sees_an_engine_that_is_wrong_in_every_arm(decoder, monkeypatch):
+    """All arms run the engine, so they agree with one another; the modules don't."""
+    monkeypatch.setattr(Layer, "think", lambda self, x, space: x)
+    equality = check_equality(decoder, torch.randn(2, 5, 32), 2, 6)
+    assert equality.tokens_equal and not equality.holds
+
+
+def test_of_two_checks_the_worse_counts():
+    fine, far = Equality(True, 1e-6, 1e-4), Equality(True, 2e-5, 1e-5)
+    other = Equality(False, 0.0, 1e-5)
+    assert fine.worse(far) == far.worse(fine) == far
+    assert fine.worse(other) == Equality(False, 1e-6, 1e-4)

@@ -264,3 +264,48 @@ def test_a_machine_without_a_compiler_is_told_so(monkeypatch):
     with pytest.raises(UserError, match=r"compile: got InvalidCxxCompiler: .*found; expected a C"):
         Engine(seeded(), compile=True)
     compiled.cache_clear()
+
+
+@torch.inference_mode()
+@pytest.mark.parametrize("keeps_cross", [True, False])
+def test_a_memory_without_tokens_is_no_memory(keeps_cross):
+    decoder, ids = seeded(), torch.randint(0, 40, (3, 4))
+    memory = Memory.of(torch.zeros(3, 0, 24))
+    engine, cache = Engine(decoder), decoder.new_cache(3, 4, keeps_cross=keeps_cross)
+    got = [engine(ids[:, t : t + 1], memory, cache) for t in range(4)]
+    assert close(torch.stack(got, dim=1), decoder(ids, memory))
+
+
+class Doubled(torch.nn.Module):
+    """Stands in for a linear layer, as adapters do."""
+
+    def __init__(self, linear: torch.nn.Module) -> None:
+        super().__init__()
+        self.linear = linear
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return 2 * self.linear(x)
+
+
+@pytest.mark.parametrize("how", ["hook", "adapter"])
+def test_a_decoder_that_is_more_than_its_weights_runs_by_its_modules(how):
+    decoder, memory, ids = seeded(), memories("own"), torch.randint(0, 40, (6, 4))
+    plain = Engine(decoder)(ids, memory)
+    if how == "hook":
+        decoder.blocks[1].mlp.register_forward_hook(lambda module, args, out: 2 * out)
+    else:
+        decoder.blocks[0].self_attention.out = Doubled(decoder.blocks[0].self_attention.out)
+    with torch.no_grad():
+        expected = decoder(ids, memory)[:, -1]
+    assert close(Engine(decoder)(ids, memory), expected) and not close(plain, expected)
+
+
+def test_a_cache_serves_inside_inference_mode_and_outside():
+    """What is kept with the cache must not be bound to the mode that it was made in."""
+    decoder, memory, ids = seeded(), memories("own"), torch.randint(0, 40, (6, 3))
+    cache, engine = decoder.new_cache(6), Engine(decoder)
+    with torch.inference_mode():
+        first = [engine(ids[:, t : t + 1], memory, cache) for t in range(3)]
+    cache.clear()
+    again = [Engine(decoder)(ids[:, t : t + 1], memory, cache) for t in range(3)]
+    assert all(torch.equal(*pair) for pair in zip(first, again, strict=True))

@@ -83,6 +83,9 @@ PARAMETERS: dict[str, Raiser] = {
     "align: accumulate 33 exceeds batch_size 32": given(align__accumulate=33),
     "align: got None, expected a section": given(align=None),
     "align: warmup_steps 21 exceeds steps 20": given(align__warmup_steps=21),
+    "benchmark_kv_cache: lengths [8, 8] holds a size twice": given(
+        benchmark_kv_cache__lengths=[8, 8]
+    ),
     "batch_size (300) cannot exceed corpus size (200)": lambda: PictureOrder(200, 300, 0),
     "conv stem needs patch_size a power of two, got 12": lambda: ConvStem(24, 12, 1, 16),
     "data.families.exist: unknown; did you mean exists?": given(data__families={"exist": 1}),

@@ -11,12 +11,13 @@ from vlm.data.mock import mock_pairs
 from vlm.evaluation.retrieval import recall_at_k
 from vlm.evaluation.suite import EvalSuite, build_eval_suite, evaluate
 from vlm.evaluation.vqa_metrics import vqa_exact_match
-from vlm.generation import generate
+from vlm.generation import decode_greedy, generate
 from vlm.generation.one_query import compiled
 from vlm.losses import info_nce_loss, lm_loss
 from vlm.model.attention import SelfAttention, causal_mask
 from vlm.model.decoder import DecoderConfig, VisionLanguageDecoder
 from vlm.model.kv_cache import KVCache
+from vlm.model.memory import Memory, MemoryPart
 from vlm.model.patch_embed import PatchEmbed
 from vlm.model.text import TextConfig, TextEncoder
 from vlm.model.vit import ViTConfig
@@ -26,6 +27,8 @@ from vlm.model.vqa import PhraseGenerator
 CONFIG = VLMConfig(vision_hidden=16, vision_depth=1, text_hidden=16, vocab_size=11)
 PICTURE = torch.zeros(1, 3, 32, 32)
 DECODER = DecoderConfig(hidden=32, heads=4, depth=1, text_vocab=11, max_text_len=16, vision_dim=32)
+
+MEMORY = torch.zeros(2, 5, 32)
 
 
 def ids(batch: int, length: int) -> torch.Tensor:
@@ -80,7 +83,40 @@ def spoken(**settings: Any) -> Raiser:
     return lambda: generate(ContrastiveCaptioner(CONFIG), PICTURE, **settings)
 
 
+def decoding(memory: torch.Tensor | Memory = MEMORY, **settings: Any) -> Raiser:
+    """Decodes four tokens for two rows."""
+    decoder = VisionLanguageDecoder(DECODER)
+    return lambda: decode_greedy(decoder, memory, ids(2, 3), 4, **settings)
+
+
+def pointing(rows: torch.Tensor) -> Raiser:
+    """Captions pictures that rows point at."""
+    pictures = torch.zeros(3, 3, 32, 32)
+    return lambda: generate(ContrastiveCaptioner(CONFIG), pictures, image_rows=rows)
+
+
 SHAPES: dict[str, Raiser] = {
+    "cache holds 3 positions and a memory; clear it first": decoding(cache=cached(16, 3)[1]),
+    "cache of (layers, heads, width, dtype) (2, 4, 8, torch.float32) does not match"
+    " (1, 4, 8, torch.float32)": decoding(cache=KVCache(2, 2, 4, 8, 16)),
+    "context (1, 8) does not match (2, 32)": decoding(
+        Memory([MemoryPart(MEMORY)], context=torch.zeros(1, 8))
+    ),
+    "image_rows: got 0 to 3, expected 0 to 2": pointing(torch.tensor([0, 3])),
+    "image_rows: got torch.float32 of shape (3,), expected torch.int64 of one dimension": pointing(
+        torch.zeros(3)
+    ),
+    "memory mask: got torch.float32 of shape (2, 5), expected torch.bool of shape (2, 5)": decoding(
+        Memory([MemoryPart(MEMORY, mask=torch.ones(2, 5))])
+    ),
+    "memory: got torch.float64 of shape (2, 5, 32), expected torch.float32 of shape (items, tokens,"
+    " width)": decoding(MEMORY.double()),
+    "prompt mask: got padding after a prompt, expected it before": decoding(
+        prompt_mask=torch.tensor([[True, True, True], [True, True, False]])
+    ),
+    "use_cache: got False with a cache, expected True": spoken(
+        use_cache=False, cache=VisionLanguageDecoder(DECODER).new_cache(1)
+    ),
     "compile: got …; expected a C++ compiler for torch.compile": without_compiler,
     "depth: got -1, expected at least 0": lambda: ViTConfig(depth=-1),
     "equivalent (3, 3) does not match (4, 4)": lambda: info_nce_loss(

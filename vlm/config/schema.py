@@ -248,6 +248,13 @@ class BenchmarkConfig(Section):
     warmup: NaturalInt
     max_seconds: PositiveFloat  # once its rounds in a cell have taken so long, no further one
 
+    @model_validator(mode="after")
+    def _has_no_size_twice(self) -> Self:
+        for name, sizes in (("batch_sizes", self.batch_sizes), ("lengths", self.lengths)):
+            if len(set(sizes)) < len(sizes):
+                raise ValueError(f"{name} {sizes} holds a size twice")
+        return self
+
 
 class EvaluateConfig(Section):
     """How the test split is scored."""

@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from vlm.errors import UserError
-from vlm.generation.decoding import Choice, Generated, check_sizes, steps
+from vlm.generation.checks import check_cache, check_memory, check_prompt_mask, check_sizes
+from vlm.generation.decoding import Choice, Generated, steps
 from vlm.marks import EOS_ID, PAD_ID
 from vlm.model.decoder import VisionLanguageDecoder
 from vlm.model.kv_cache import KVCache
@@ -52,11 +53,14 @@ def decode_beams(
     check_beams(num_beams, length_penalty)
     batch, given = prompt.shape
     check_sizes(decoder, batch, given, max_new_tokens)
-    Memory.of(memory).check(batch, decoder.config.vision_dim)  # before beams multiply the rows
+    memory = Memory.of(memory)
+    check_memory(memory, decoder, batch)
+    check_cache(cache, decoder, batch * num_beams, given + max_new_tokens - 1)
+    check_prompt_mask(prompt_mask, prompt)
     beams = Beams(batch, num_beams, max_new_tokens, length_penalty, prompt.device)
     for _ in steps(
         decoder,
-        repeat_rows(Memory.of(memory), num_beams),
+        repeat_rows(memory, num_beams),
         prompt.repeat_interleave(num_beams, dim=0),
         max_new_tokens,
         beams,

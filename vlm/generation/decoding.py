@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from vlm.errors import UserError
+from vlm.generation.checks import check_cache, check_memory, check_prompt_mask, check_sizes
 from vlm.generation.engine import Engine
 from vlm.generation.picking import Picker, greedy
 from vlm.marks import EOS_ID, PAD_ID
@@ -131,7 +131,7 @@ def decode(
         prompt: (B, T) ids.
         max_new_tokens: N at most; decoding ends sooner once every row has ended.
         pick: `greedy`, or what `sampler` makes.
-        cache: fresh, with room for T + N - 1 positions, or for none (then every step reads the
+        cache: empty, with room for T + N - 1 positions, or for none (then every step reads the
             whole text again); None decodes without any.
         prompt_mask: (B, T) bool, False on padding before a shorter prompt.
         stop_at_end: False ignores the end mark and decodes all N tokens.
@@ -139,12 +139,16 @@ def decode(
         compile: see `generate`.
 
     Raises:
-        UserError: an empty batch, more tokens than the decoder has positions, or a memory of
-            another width or batch.
+        UserError: an empty batch, more tokens than the decoder has positions, a memory of another
+            width or batch, masks that don't fit, or a cache that isn't empty, is too small, or is
+            another decoder's.
     """
     batch, given = prompt.shape
     check_sizes(decoder, batch, given, max_new_tokens)
-    Memory.of(memory).check(batch, decoder.config.vision_dim)
+    memory = Memory.of(memory)
+    check_memory(memory, decoder, batch)
+    check_cache(cache, decoder, batch, given + max_new_tokens - 1)
+    check_prompt_mask(prompt_mask, prompt)
     strategy = Rows(pick, stop_at_end=stop_at_end)
     tokens: list[Tensor] = []
     kept: list[Tensor] = []
@@ -189,15 +193,3 @@ def decode_greedy(
         keep_logits=keep_logits,
         compile=compile,
     )
-
-
-def check_sizes(decoder: VisionLanguageDecoder, batch: int, given: int, new: int) -> None:
-    """Refuse to decode nothing, or more than there are positions for."""
-    if batch < 1 or given < 1 or new < 1:
-        raise UserError(f"batch {batch}, prompt {given}, new tokens {new}: expected 1 or more each")
-    room = decoder.config.max_text_len
-    if given + new - 1 > room:  # the last token is never read
-        raise UserError(
-            f"prompt of {given} and {new} new tokens need {given + new - 1} positions;"
-            f" the decoder has {room}"
-        )

@@ -17,22 +17,27 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor, nn
 
-from vlm.generation.one_query import Pairs, Scratch, attend, attend_pairs, compiled
-from vlm.model.attention import attention
+from vlm.generation.one_query import Pairs, compiled
+from vlm.generation.workspace import Sizes, Workspace
+from vlm.model.attention import MLP, CrossAttention, MultiHeadAttention, SelfAttention
 from vlm.model.decoder import DecoderBlock, Start, VisionLanguageDecoder
 from vlm.model.kv_cache import KVCache
 from vlm.model.memory import Memory, MemoryPairs, OwnPairs
 
 SQRT_HALF = 0.5**0.5
+KNOWN = {VisionLanguageDecoder, DecoderBlock, SelfAttention, CrossAttention, MLP, nn.ModuleList}
+KNOWN |= {nn.Embedding, nn.Linear, nn.LayerNorm, nn.Identity, nn.Dropout, nn.GELU}
 # What single tokens are worked on with, for as long as there is the cache that they go to: a cache
 # that serves many batches then brings its workspace along.
-SPACES: WeakKeyDictionary[KVCache, "Workspace"] = WeakKeyDictionary()
+SPACES: WeakKeyDictionary[KVCache, Workspace] = WeakKeyDictionary()
 
 
 class Engine:
     """Next-token logits of a decoder, for tokens that come one by one.
 
-    It takes the weights as they are when it is made, and drops nothing out.
+    Make one anew when the weights have changed: it holds copies of some of them. It drops nothing
+    out. Where a module of the decoder has a hook, stands in for another, or shows its attention
+    (`watch_attention`), the modules themselves run.
 
     Args:
         decoder: in any mode.
@@ -43,6 +48,11 @@ class Engine:
         self.decoder = decoder
         if compile:
             compiled()  # seconds, the first time
+        self.attentions = [m for m in decoder.modules() if isinstance(m, MultiHeadAttention)]
+        # Without blocks there is nothing to speed up.
+        self.by_modules = not decoder.blocks or any(map(_is_special, decoder.modules()))
+        if self.by_modules:
+            return
         self.layers = [Layer(cast(DecoderBlock, block), compile) for block in decoder.blocks]
         self.embedding, self.positions = decoder.embedding.weight, decoder.positions.weight
         self.norm = _norm(decoder.norm)
@@ -50,6 +60,7 @@ class Engine:
         self._space: Workspace | None = None
         self._seen: tuple[Memory, Workspace, Tensor | None] | None = None
 
+    @torch.inference_mode()
     def __call__(
         self,
         text_ids: Tensor,
@@ -58,8 +69,7 @@ class Engine:
         text_mask: Tensor | None = None,
     ) -> Tensor:
         """Logits (B, V) after the last of text_ids (B, T); the arguments as the decoder's."""
-        # Only the modules hand out their weights; and without blocks there is nothing to speed up.
-        if not self.layers or any(layer.watched for layer in self.layers):
+        if self.by_modules or any(layer.watcher is not None for layer in self.attentions):
             args = text_ids, memory
             return self.decoder(*args, cache=cache, text_mask=text_mask, last_only=True)[:, 0]
         batch, new = text_ids.shape
@@ -96,22 +106,20 @@ class Engine:
             x.add_(memory.context)
         return x, Start(x, mask=None, is_causal=False, real=None)
 
-    def _workspace(self, new: int, batch: int, cache: KVCache | None) -> "Workspace":
+    def _workspace(self, new: int, batch: int, cache: KVCache | None) -> Workspace:
         """The last one, where it fits; that of single tokens stays with the cache."""
-        layer = self.layers[0]
+        sizes = self.layers[0].sizes(new, batch)
         space = SPACES.get(cache) if new == 1 and cache is not None else self._space
-        if space is None or space.sizes != layer.sizes(new, batch):
+        if space is None or space.sizes != sizes:
             self._space = None  # so that its memory may serve the next
-            held = 1 if cache is None else cache.max_length
-            with torch.inference_mode(False):  # its tensors may outlive the mode
-                space = Workspace(new, batch, held, layer)
+            space = Workspace(sizes, held=1 if cache is None else cache.max_length)
             if new == 1 and cache is not None:
                 SPACES[cache] = space
             else:
                 self._space = space
         return space
 
-    def _memory_mask(self, memory: Memory, space: "Workspace") -> Tensor | None:
+    def _memory_mask(self, memory: Memory, space: Workspace) -> Tensor | None:
         """The memory's mask as attention wants it, made once."""
         if self._seen is None or self._seen[0] is not memory or self._seen[1] is not space:
             self._seen = memory, space, space.mask(memory.mask())
@@ -147,72 +155,6 @@ class Room(NamedTuple):
     new_values: Tensor
 
 
-class Workspace:
-    """What a step writes to, of all layers in turn, and the views of it that attention takes.
-
-    Heads are (T, B, H, K).
-
-    Attributes:
-        qkv: (T B, 3 D); `query`, `key` and `value` are its heads.
-        asked: (T B, D) queries of cross-attention; `asked_heads`.
-        mixed: (T B, D) what attention gives; `mixed_heads`.
-        wide, bent: (T B, M) before and after the MLP's bend.
-    """
-
-    def __init__(self, new: int, batch: int, held: int, layer: "Layer") -> None:
-        self.new, self.sizes = new, layer.sizes(new, batch)
-        hidden, wide = layer.up_weight.shape
-        empty = layer.up_weight.new_empty
-        heads = new, batch, layer.heads, layer.width
-        self.qkv = empty(new * batch, 3 * hidden)
-        self.query, self.key, self.value = self.qkv.view(new, batch, 3, *heads[2:]).unbind(2)
-        self.asked, self.mixed = empty(new * batch, hidden), empty(new * batch, hidden)
-        self.asked_heads, self.mixed_heads = self.asked.view(heads), self.mixed.view(heads)
-        self.wide, self.bent = empty(new * batch, wide), empty(new * batch, wide)
-        self._one = self.query[0], self.asked_heads[0], self.mixed.view(-1)
-        self._scratch = Scratch(self._one[0], held if new == 1 else 1), Scratch(self._one[0])
-
-    def mask(self, mask: Tensor | None) -> Tensor | None:
-        """A mask (B, 1, T, S) as attention wants it: for one query a row, (S, B, 1) inverted."""
-        return mask if mask is None or self.new > 1 else ~mask[:, 0, 0].t().unsqueeze(-1)
-
-    def read(
-        self,
-        key: Tensor,
-        value: Tensor,
-        mask: Tensor | None,
-        *,
-        is_causal: bool,
-        compile: bool = False,
-    ) -> Tensor:
-        """The text's attention to keys and values (S, B, H, K), the heads joined: (T B, D)."""
-        if self.new > 1:
-            return self._attend(self.query, [OwnPairs(key, value)], mask, is_causal=is_causal)
-        query, _, out = self._one
-        if compile and mask is None:
-            out.copy_(compiled()(query, key, value).view(-1))
-        else:
-            attend(query, key, value, mask, self._scratch[0], out)
-        return self.mixed
-
-    def look(self, pairs: Pairs, seen: Tensor | None) -> Tensor:
-        """The text's attention to a memory, the heads joined: (T B, D)."""
-        if self.new > 1:
-            return self._attend(self.asked_heads, pairs, seen)
-        _, query, out = self._one
-        attend_pairs(query, pairs, seen, self._scratch[1], out)
-        return self.mixed
-
-    def _attend(
-        self, query: Tensor, pairs: Pairs, mask: Tensor | None, *, is_causal: bool = False
-    ) -> Tensor:
-        """Several queries a row, by PyTorch's kernel."""
-        key, value = MemoryPairs(pairs).expand()
-        mixed = attention(query.permute(1, 2, 0, 3), key, value, mask, is_causal=is_causal)
-        self.mixed_heads.copy_(mixed.permute(2, 0, 1, 3))
-        return self.mixed
-
-
 class Layer:
     """One block of the decoder; what `DecoderBlock` does, in the same order.
 
@@ -236,16 +178,11 @@ class Layer:
         self.up_weight, self.up_bias = _linear(up, SQRT_HALF)
         self.down_weight, self.down_bias = down.weight.t() * SQRT_HALF, down.bias
 
-    def sizes(self, new: int, batch: int) -> tuple[object, ...]:
-        """What a workspace for so many tokens and rows hangs on."""
-        like = self.up_weight
-        return new, batch, *like.shape, self.heads, like.dtype, like.device
-
-    @property
-    def watched(self) -> bool:
-        """Whether somebody asked for attention weights; see `watch_attention`."""
-        reads, looks = self.attentions
-        return reads.watcher is not None or looks.watcher is not None
+    def sizes(self, new: int, batch: int) -> Sizes:
+        """Of a workspace for so many tokens and rows."""
+        hidden, wide = self.up_weight.shape
+        weight = self.up_weight
+        return Sizes(new, batch, hidden, wide, self.heads, weight.dtype, weight.device)
 
     def read(
         self,
@@ -300,6 +237,12 @@ class Layer:
             )
 
         return (project() if cache is None else cache.layer(layer).cross(project)).pairs
+
+
+def _is_special(module: nn.Module) -> bool:
+    """Whether a module is more than its class: it has hooks, or is of a class that isn't ours."""
+    hooks = module._forward_hooks or module._forward_pre_hooks
+    return bool(hooks) or type(module) not in KNOWN
 
 
 def _linear(linear: nn.Linear, factor: float = 1.0) -> tuple[Tensor, Tensor]:

@@ -51,8 +51,11 @@ def attend_pairs(
     query: Tensor, pairs: Pairs, hidden: Tensor | None, scratch: "Scratch", out: Tensor
 ) -> None:
     """As `attend`, to tokens of which rows may share some; the tokens of `pairs` end to end."""
-    if len(pairs) == 1 and isinstance(pairs[0], OwnPairs):
+    if len(pairs) == 1 and isinstance(pairs[0], OwnPairs) and len(pairs[0].key):
         return attend(query, pairs[0].key, pairs[0].value, hidden, scratch, out)
+    if not sum(pair.key.numel() for pair in pairs):
+        out.zero_()  # no token to see
+        return None
     query = query * query.shape[-1] ** -0.5
     parts = [_scores(query, pair) for pair in pairs]
     scores = torch.cat(parts)

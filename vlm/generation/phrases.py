@@ -11,7 +11,8 @@ from torch import Tensor
 
 from vlm.errors import UserError
 from vlm.generation.beams import check_beams, decode_beams
-from vlm.generation.decoding import Generated, Rows, check_sizes, decode, steps
+from vlm.generation.checks import check_cache, check_rows, check_sizes
+from vlm.generation.decoding import Generated, Rows, decode, steps
 from vlm.generation.picking import Picker, check_sampling, sampler
 from vlm.marks import BOS_ID
 from vlm.model.decoder import VisionLanguageDecoder
@@ -84,11 +85,17 @@ def generate(
         raise UserError(f"keep_logits: got True with num_beams {num_beams}, expected num_beams 1")
     batch = _count_rows(model, images, questions, image_rows, question_rows)
     pick = _picker(batch, temperature, top_k, top_p, seed, row_ids)
-    task = _start(model, images, questions, max_new_tokens, image_rows, question_rows, batch)
+    decoder, rows = model.decoder, batch * num_beams
+    new = decoder.config.max_text_len if max_new_tokens is None else max_new_tokens
+    check_sizes(decoder, batch, 1, new)
     if cache is not None:
+        if not use_cache:
+            raise UserError("use_cache: got False with a cache, expected True")
         cache.clear()
-    elif use_cache:
-        cache = task.decoder.new_cache(batch * num_beams, task.new)
+        check_cache(cache, decoder, rows, new)
+    task = _start(model, images, questions, new, image_rows, question_rows, batch)
+    if use_cache and cache is None:
+        cache = decoder.new_cache(rows, new)
     if num_beams > 1:
         return decode_beams(
             *task, num_beams, length_penalty=length_penalty, cache=cache, compile=compile
@@ -149,10 +156,12 @@ def _count_rows(
     question_rows: Tensor | None,
 ) -> int:
     """B, on which pictures and questions agree."""
+    check_rows("image_rows", image_rows, len(images))
     batch = len(images) if image_rows is None else len(image_rows)
     if isinstance(model, PhraseGenerator):
         if questions is None:
             raise UserError("questions: got None, expected a question for the generator")
+        check_rows("question_rows", question_rows, len(questions))
         asked = len(questions) if question_rows is None else len(question_rows)
         if asked != batch:
             raise UserError(

@@ -101,6 +101,7 @@ def _double_the_length(sweep: Sequence[Timing]) -> list[Html]:
     lengths = {t.length for t in sweep}
     doubled = [length for length in sorted(lengths) if 2 * length in lengths]
     told = [_growth(sweep, batch, doubled[-1]) for batch in _ends(_batches(sweep)) if doubled]
+    told = told or ["No length of this sweep is twice another."]
     found = exponents(sweep)
     if not found:
         return [paragraph(" ".join(told))]
@@ -145,6 +146,9 @@ def _shrink_the_batch(sweep: Sequence[Timing], model: CostModel) -> Html:
     )
 
 
+MISFIT = 0.3  # a median error beyond which the cost model explains nothing
+
+
 def _cost_model(sweep: Sequence[Timing], model: CostModel) -> Html:
     """The model's parameters with their units, and how well they fit."""
     told = model.figures(sweep)
@@ -158,8 +162,24 @@ def _cost_model(sweep: Sequence[Timing], model: CostModel) -> Html:
         f" {_rate(model.seconds_per_byte, 'GB/s')}. It is"
         f" {percent(told['median_error'])} off in the median cell and"
         f" {percent(told['worst_error'])} in the worst, {worst.arm.replace('_', ' ')} at a batch of"
-        f" {worst.batch} and {worst.length} tokens."
+        f" {worst.batch} and {worst.length} tokens.{_doubts(sweep, model)}"
     )
+
+
+def _doubts(sweep: Sequence[Timing], model: CostModel) -> str:
+    """Where the model, or the timings under it, had better not be read."""
+    doubts = []
+    below = sum(t.seconds < model.parts(t).overhead for t in sweep)
+    if below:
+        doubts.append(
+            f"In {below} cells the whole step took less than that overhead, overstated there."
+        )
+    if model.figures(sweep)["median_error"] > MISFIT:
+        doubts.append("So it doesn't fit these timings: read nothing from its shares.")
+    once = sum(t.rounds == 1 for t in sweep)
+    if once:
+        doubts.append(f"{once} cells were timed once only, and show no spread.")
+    return "".join(f" {doubt}" for doubt in doubts)
 
 
 def _cells(sweep: Sequence[Timing], model: CostModel, figures: Figures) -> Html:
