@@ -1,7 +1,13 @@
 """What every test starts from."""
 
+import signal
+
 import pytest
 import torch
+
+# A shell lets what it starts in the background ignore Ctrl-C, and so would every stage that a test
+# interrupts; a signal that is handled here is not ignored by what the tests start.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)
