@@ -30,8 +30,7 @@ from benchmarks import end_to_end
 from benchmarks.bart import bart_like, decoding
 from benchmarks.floor import report_floor, report_profile
 from benchmarks.plain_decoding import decode_plainly
-from benchmarks.timing import interleaved, verdict
-from benchmarks.vit import machine
+from benchmarks.timing import interleaved, machine, verdict
 from vlm.errors import StoppedError, UserError
 from vlm.evaluation.decoding import lengthened
 from vlm.generation import decode_greedy

@@ -1,9 +1,14 @@
 """Arms that take turns, and what each took."""
 
+import platform
 import statistics
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+import transformers
 
 
 @dataclass(frozen=True)
@@ -50,3 +55,19 @@ def interleaved(arms: Mapping[str, Callable[[], object]], rounds: int) -> dict[s
 def verdict(value: float, target: float) -> str:
     """`>= 4 met`, or `>= 4 not met`."""
     return f">= {target:g} {'met' if value >= target else 'not met'}"
+
+
+def machine() -> str:
+    """What the timings are taken on."""
+    versions = f"torch {torch.__version__}, transformers {transformers.__version__}"
+    return f"{versions}, {torch.get_num_threads()} threads, {cpu_name()}"
+
+
+def cpu_name() -> str:
+    """The processor's model, where the system tells it."""
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.is_file():
+        for line in cpuinfo.read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()

@@ -8,11 +8,8 @@ Exit status 1 if the features differ by more than 1e-4; then nothing is timed.
 """
 
 import argparse
-import platform
-import statistics
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -23,6 +20,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 from transformers import ViTModel
 
+from benchmarks.timing import Times, interleaved, machine
 from vlm.model.pretrained import load_vit
 from vlm.model.vit import VisionEncoder, ViTConfig
 
@@ -58,14 +56,14 @@ def main() -> None:
     for batch in FORWARD_BATCHES:
         images = torch.rand(batch, 3, 224, 224)
         steps = {name: forward(model, images) for name, model in features.items()}
-        print(row(f"forward, batch {batch}", interleaved(steps)), flush=True)
+        print(row(f"forward, batch {batch}", interleaved(steps, ROUNDS)), flush=True)
     images = torch.rand(TRAINING_BATCH, 3, 224, 224)
     steps = {
         "ours": training_step(ours, features["ours"], images),
         "theirs": training_step(theirs, features["theirs"], images),
     }
     label = f"training step, batch {TRAINING_BATCH}"
-    print(row(label, interleaved(steps)))
+    print(row(label, interleaved(steps, ROUNDS)))
 
 
 def transformers_vit() -> ViTModel:
@@ -115,43 +113,13 @@ def training_step(module: nn.Module, model: Features, images: Tensor) -> Callabl
     return step
 
 
-def interleaved(steps: Mapping[str, Callable[[], None]]) -> dict[str, list[float]]:
-    """Seconds of each, by turns, so that a machine that slows down slows both; one warm-up."""
-    seconds: dict[str, list[float]] = {name: [] for name in steps}
-    for timed in [False, *[True] * ROUNDS]:
-        for name, step in steps.items():
-            started = time.perf_counter()
-            step()
-            if timed:
-                seconds[name].append(time.perf_counter() - started)
-    return seconds
-
-
-def row(label: str, seconds: Mapping[str, list[float]]) -> str:
+def row(label: str, times: Mapping[str, Times]) -> str:
     """A line of the table."""
-    medians = {name: statistics.median(taken) for name, taken in seconds.items()}
     cells = [
-        f"{medians[name]:.3f} ({min(taken):.3f}-{max(taken):.3f})"
-        for name, taken in seconds.items()
+        f"{taken.median:.3f} ({taken.fastest:.3f}-{taken.slowest:.3f})" for taken in times.values()
     ]
-    ratio = medians["theirs"] / medians["ours"]
+    ratio = times["theirs"].median / times["ours"].median
     return f"{label:<27}{cells[0]:<26}{cells[1]:<26}{ratio:.2f}"
-
-
-def machine() -> str:
-    """What the timings are taken on."""
-    versions = f"torch {torch.__version__}, transformers {transformers.__version__}"
-    return f"{versions}, {torch.get_num_threads()} threads, {cpu_name()}"
-
-
-def cpu_name() -> str:
-    """The processor's model, where the system tells it."""
-    cpuinfo = Path("/proc/cpuinfo")
-    if cpuinfo.is_file():
-        for line in cpuinfo.read_text().splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return platform.processor() or platform.machine()
 
 
 if __name__ == "__main__":

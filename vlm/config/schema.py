@@ -6,8 +6,10 @@ parameter changes no old result, and DVC need not watch this file.
 
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
+from vlm.config.measuring import BenchmarkConfig, EvaluateConfig, RuntimeConfig
+from vlm.config.section import NaturalFloat, NaturalInt, PositiveFloat, PositiveInt, Section
 from vlm.rules import (
     check_batch,
     check_conv_stem,
@@ -22,22 +24,12 @@ Shape = Literal["plus", "circle", "square", "triangle", "diamond", "ring", "star
 Color = Literal["white", "red", "green", "blue", "yellow", "cyan", "magenta"]
 Family = Literal["what_shape", "count", "exists", "position", "relation"]
 
-PositiveInt = Annotated[int, Field(ge=1)]
-NaturalInt = Annotated[int, Field(ge=0)]
-PositiveFloat = Annotated[float, Field(gt=0)]
-NaturalFloat = Annotated[float, Field(ge=0)]
 MLPRatio = Annotated[float, Field(ge=0.25, le=64)]  # width of the MLP over the model's
 Probability = Annotated[float, Field(ge=0, lt=1)]
 
 
 # Where DVC sees a change: `data/external` is a dependency of the stages that read it.
 WeightsFile = Annotated[str, Field(pattern=r"^data/external/(\w[\w.-]*/)*\w[\w.-]*\.safetensors$")]
-
-
-class Section(BaseModel):
-    """Base of every section: unknown keys refused, frozen, finite numbers, no type coercion."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, strict=True)
 
 
 class WorldConfig(Section):
@@ -237,41 +229,6 @@ class TrainVQAConfig(Section):
 
     classifier: ClassifierConfig
     generator: GeneratorConfig
-
-
-class BenchmarkConfig(Section):
-    """The sweep of the KV-cache benchmark."""
-
-    batch_sizes: Annotated[list[PositiveInt], Field(min_length=1)]
-    lengths: Annotated[list[PositiveInt], Field(min_length=1)]  # new tokens
-    repeats: PositiveInt  # timed rounds of an arm in a cell, at most
-    warmup: NaturalInt
-    max_seconds: PositiveFloat  # once its rounds in a cell have taken so long, no further one
-
-    @model_validator(mode="after")
-    def _has_no_size_twice(self) -> Self:
-        for name, sizes in (("batch_sizes", self.batch_sizes), ("lengths", self.lengths)):
-            if len(set(sizes)) < len(sizes):
-                raise ValueError(f"{name} {sizes} holds a size twice")
-        return self
-
-
-class EvaluateConfig(Section):
-    """How the test split is scored."""
-
-    batch_size: PositiveInt  # pictures a forward pass
-    gallery: PositiveInt  # pictures in the retrieval gallery
-    resamples: PositiveInt  # bootstrap resamples
-    samples: PositiveInt  # pictures in the sample sheet
-    fresh_scenes: NaturalInt  # drawn besides the test split and scored too; 0 for none
-
-
-class RuntimeConfig(Section):
-    """How the work is run: may change rounding, never meaning. In no stage's DVC params."""
-
-    device: Literal["auto", "cpu", "cuda"]
-    threads: PositiveInt
-    progress: Literal["auto", "on", "off"]
 
 
 class Params(Section):

@@ -1,0 +1,42 @@
+"""The sections that measure, and how the work is run; they shape no model."""
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from vlm.config.section import NaturalInt, PositiveFloat, PositiveInt, Section
+
+
+class BenchmarkConfig(Section):
+    """The sweep of the KV-cache benchmark."""
+
+    batch_sizes: Annotated[list[PositiveInt], Field(min_length=1)]
+    lengths: Annotated[list[PositiveInt], Field(min_length=1)]  # new tokens
+    repeats: PositiveInt  # timed rounds of an arm in a cell, at most
+    warmup: NaturalInt
+    max_seconds: PositiveFloat  # once its rounds in a cell have taken so long, no further one
+
+    @model_validator(mode="after")
+    def _has_no_size_twice(self) -> Self:
+        for name, sizes in (("batch_sizes", self.batch_sizes), ("lengths", self.lengths)):
+            if len(set(sizes)) < len(sizes):
+                raise ValueError(f"{name} {sizes} holds a size twice")
+        return self
+
+
+class EvaluateConfig(Section):
+    """How the test split is scored."""
+
+    batch_size: PositiveInt  # pictures a forward pass
+    gallery: PositiveInt  # pictures in the retrieval gallery
+    resamples: PositiveInt  # bootstrap resamples
+    samples: PositiveInt  # pictures in the sample sheet
+    fresh_scenes: NaturalInt  # drawn besides the test split and scored too; 0 for none
+
+
+class RuntimeConfig(Section):
+    """How the work is run: may change rounding, never meaning. In no stage's DVC params."""
+
+    device: Literal["auto", "cpu", "cuda"]
+    threads: PositiveInt
+    progress: Literal["auto", "on", "off"]
