@@ -1,6 +1,6 @@
 """Draw scenes, captions and questions for every split.
 
-Reads `params.yaml` (`seed`, `data`); writes `data/{train,val,test}/` and
+Reads `params.yaml` (`seed`, `data`); writes `data/{train,val,test,test_ood}/` and
 `metrics/generate.json`.
 """
 
@@ -13,11 +13,14 @@ import numpy.typing as npt
 
 from stages.runner import run
 from vlm.config.schema import Params, WorldConfig
-from vlm.data.drawn import draw, picture_hash
+from vlm.data.drawn import DrawnSplit, picture_hash, tell
 from vlm.data.tables import write_questions, write_scenes
 from vlm.errors import UserError
 from vlm.files import write_json
 from vlm.scenes.asking import AskedQuestions
+from vlm.scenes.out_of_distribution import SPLIT as UNLIKE
+from vlm.scenes.out_of_distribution import has_held_out, sample_unlike
+from vlm.scenes.sampler import sample_scenes
 from vlm.scenes.scene import Scenes
 
 DATA = Path("data")
@@ -27,26 +30,20 @@ METRICS = Path("metrics/generate.json")
 def main(params: Params) -> None:
     data, seed = params.data, params.seed
     sizes = {"train": data.train_scenes, "val": data.val_scenes, "test": data.test_scenes}
+    scenes = {split: sample_scenes(data.world, seed, split, n) for split, n in sizes.items()}
+    scenes[UNLIKE] = sample_unlike(data.world, seed, data.test_ood_scenes)
     metrics: dict[str, Any] = {}
-    layouts: dict[str, list[bytes]] = {}
     seen: set[bytes] = set()  # the pictures of the splits so far
     duplicates = 0
 
-    for split, number in sizes.items():
-        drawn = draw(data, seed, split, number)
-        scenes, questions = drawn.scenes, drawn.questions
-        hashes: list[bytes] = []
-        pictures = _hashed(drawn.pictures(), hashes)
-        write_scenes(DATA / split, pictures, drawn.objects, drawn.captions, drawn.caption_keys)
-        write_questions(
-            DATA / split,
-            questions.scene_id,
-            questions.family,
-            questions.question,
-            questions.answer,
-            questions.phrase,
-        )
-
+    for split, members in scenes.items():
+        # A split that a world has no room for, or nobody asked for, is a folder without tables.
+        (DATA / split).mkdir(parents=True, exist_ok=True)
+        metrics[split] = {"scenes": len(members), "questions": 0, "answers": {}}
+        if not len(members):
+            continue
+        drawn = tell(data, seed, split, members)
+        hashes = _write(DATA / split, drawn)
         repeated = sum(digest in seen for digest in hashes)
         if repeated and data.world.noise > 0:
             raise UserError(
@@ -55,17 +52,28 @@ def main(params: Params) -> None:
             )
         duplicates += repeated
         seen.update(hashes)
-        layouts[split] = _layouts(scenes, data.world)
-        metrics[split] = {
-            "scenes": len(scenes),
-            "questions": len(questions.scene_id),
-            "answers": _answer_shares(questions),
-        }
+        metrics[split]["questions"] = len(drawn.questions.scene_id)
+        metrics[split]["answers"] = _answer_shares(drawn.questions)
 
-    train = set(layouts["train"])
-    metrics["test_layouts_in_train"] = float(np.mean([one in train for one in layouts["test"]]))
+    held_out = int(has_held_out(scenes[UNLIKE], data.world).sum())
+    metrics[UNLIKE]["scenes_with_held_out_combination"] = held_out
+    train = set(_layouts(scenes["train"], data.world))
+    known = [layout in train for layout in _layouts(scenes["test"], data.world)]
+    metrics["test_layouts_in_train"] = float(np.mean(known))
     metrics["duplicate_pictures_across_splits"] = duplicates
     write_json(METRICS, metrics)
+
+
+def _write(folder: Path, drawn: DrawnSplit) -> list[bytes]:
+    """Write a split's tables; a hash of each picture's pixels."""
+    hashes: list[bytes] = []
+    pictures = _hashed(drawn.pictures(), hashes)
+    write_scenes(folder, pictures, drawn.objects, drawn.captions, drawn.caption_keys)
+    asked = drawn.questions
+    write_questions(
+        folder, asked.scene_id, asked.family, asked.question, asked.answer, asked.phrase
+    )
+    return hashes
 
 
 def _hashed(

@@ -16,6 +16,7 @@ from vlm.config.schema import Family, Params
 from vlm.errors import UserError
 from vlm.scenes.questions import longest_text
 from vlm.scenes.render import check_stamps
+from vlm.scenes.sampler import check_held_out
 
 MARKS = 2  # the begin and end marks around every text
 
@@ -60,6 +61,7 @@ def parse_params(values: Any) -> Params:
     except ValidationError as error:
         raise UserError(_message(error)) from None
     check_stamps(params.data.world)
+    check_held_out(params.data.world)
     _check_text_length(params)
     _check_padding(params)
     return params

@@ -46,6 +46,7 @@ class WorldConfig(Section):
     spacing: NaturalInt  # two objects clash when closer than this in both row and column
     margin: NaturalInt  # centres lie in [margin, image_size - 1 - margin]
     max_tries: PositiveInt  # draws of clashing objects per scene before giving up on the rest
+    held_out: list[str]  # shapes kept out of cells of the 3x3 grid, save in test_ood
     noise: NaturalFloat  # sigma of the Gaussian noise, on intensities in [0, 1]
 
     @model_validator(mode="after")
@@ -78,6 +79,7 @@ class DataConfig(Section):
     train_scenes: PositiveInt
     val_scenes: PositiveInt
     test_scenes: PositiveInt
+    test_ood_scenes: NaturalInt  # unlike those of train: held-out combinations, one object more
     world: WorldConfig
     captions_per_scene: Annotated[int, Field(ge=1, le=8)]
     questions_per_scene: Annotated[int, Field(ge=1, le=64)]

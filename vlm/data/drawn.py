@@ -56,7 +56,11 @@ class DrawnSplit:
 
 def draw(data: DataConfig, seed: int, split: str, number: int) -> DrawnSplit:
     """The first `number` scenes of a split, and what is said and asked about them."""
-    scenes = sample_scenes(data.world, seed, split, number)
+    return tell(data, seed, split, sample_scenes(data.world, seed, split, number))
+
+
+def tell(data: DataConfig, seed: int, split: str, scenes: Scenes) -> DrawnSplit:
+    """These scenes as a split, and what is said and asked about them; at least one."""
     captions = write_captions(data, scenes, seed, split)
     return DrawnSplit(
         data,

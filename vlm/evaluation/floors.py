@@ -9,7 +9,7 @@ so that the caller averages it, by family or not, and puts an interval on it exa
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -47,12 +47,16 @@ class AskedColumns:
 
     def of_family(self, family: str) -> "AskedColumns":
         """The rows of one family."""
-        rows = [i for i, name in enumerate(self.families) if name == family]
+        return self.of_rows([i for i, name in enumerate(self.families) if name == family])
+
+    def of_rows(self, rows: Iterable[int]) -> "AskedColumns":
+        """Some of the rows."""
+        chosen = list(rows)
         return AskedColumns(
-            [self.questions[i] for i in rows],
-            [self.answers[i] for i in rows],
-            [family] * len(rows),
-            None if self.facts is None else [self.facts[i] for i in rows],
+            [self.questions[i] for i in chosen],
+            [self.answers[i] for i in chosen],
+            [self.families[i] for i in chosen],
+            None if self.facts is None else [self.facts[i] for i in chosen],
         )
 
 

@@ -5,8 +5,10 @@ Shapes: M questions.
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
 from vlm.data.loading import QuestionData
@@ -29,12 +31,33 @@ class Replies:
 
     def right(self, questions: QuestionTable) -> dict[str, Bools]:
         """Whether each reply is the true one, by head."""
-        return _equal(self, questions.answer, questions.phrase)
+        return self.equal(questions.answer, questions.phrase)
 
     def changed(self, before: "Replies") -> dict[str, Bools]:
         """Whether each reply is another than before, by head."""
-        same = _equal(self, before.answers.answer, before.phrases)
+        same = self.equal(before.answers.answer, before.phrases)
         return {head: ~equal for head, equal in same.items()}
+
+    def equal(self, answers: Strings, phrases: Strings) -> dict[str, Bools]:
+        """Whether each reply is this answer or this phrase, by head."""
+        said = (self.answers.answer, answers), (self.phrases, phrases)
+        return {
+            head: np.asarray(one == other, dtype=np.bool_)
+            for head, (one, other) in zip(HEADS, said, strict=True)
+        }
+
+    def of_rows(self, rows: npt.NDArray[np.int64]) -> "Replies":
+        """The replies to some of the questions."""
+        answer, confidence = self.answers
+        return Replies(Answers(answer[rows], confidence[rows]), self.phrases[rows])
+
+
+class Answerer(Protocol):
+    """Whatever answers questions about pictures: the two heads, or in tests one that knows all."""
+
+    def reply(self, scenes: SceneTable, questions: QuestionTable) -> Replies:
+        """Answer every question."""
+        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,11 +92,3 @@ class Heads:
             classify(self.classifier, data, self.batch_size),
             phrase(self.generator, data, self.tokenizer, self.batch_size),
         )
-
-
-def _equal(replies: Replies, answers: Strings, phrases: Strings) -> dict[str, Bools]:
-    said = (replies.answers.answer, answers), (replies.phrases, phrases)
-    return {
-        head: np.asarray(one == other, dtype=np.bool_)
-        for head, (one, other) in zip(HEADS, said, strict=True)
-    }

@@ -7,7 +7,8 @@ I: pictures, S: summed quantities, F: question families, R: resamples.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
 from statistics import NormalDist
 from typing import NamedTuple
 
@@ -20,6 +21,7 @@ FloatArray = NDArray[np.float64]
 
 DEFAULT_CONFIDENCE = 0.95
 DEFAULT_RESAMPLES = 2000
+COUNTS_AT_ONCE = 1 << 22  # counts of pictures in resamples held in memory, 32 MiB
 
 
 class Interval(NamedTuple):
@@ -61,8 +63,8 @@ def resample_sums(
 ) -> FloatArray:
     """Sums of per-picture statistics under resampling of the pictures with replacement.
 
-    One pass a resample keeps memory at O(I + R S). Two models measured on the same pictures are
-    compared in pairs by stacking their columns side by side.
+    A resample is how often it holds each picture, and all sums are a matrix product. Two models
+    measured on the same pictures are compared in pairs by stacking their columns side by side.
 
     Args:
         statistics: (I, S) one row a picture.
@@ -82,13 +84,7 @@ def resample_sums(
         raise UserError("bootstrap statistics must be finite, got NaN or infinity")
     if resamples < 1:
         raise UserError(f"resamples must be at least 1, got {resamples}")
-    num_images = len(table)
-    generator = np.random.default_rng(seed)
-    sums = np.empty((resamples, table.shape[1]))
-    for row in sums:
-        drawn = generator.integers(num_images, size=num_images)
-        row[:] = np.bincount(drawn, minlength=num_images) @ table
-    return sums
+    return np.concatenate([counts @ table for counts in _draws(len(table), resamples, seed)])
 
 
 def bootstrap(
@@ -132,8 +128,10 @@ def ratio_interval(
     """Bootstrap interval of an accuracy: the mean over families of sum(right) / sum(asked).
 
     One column is the plain (micro) accuracy; a column a family is the macro average, over the
-    families that a resample has. Where every resample agrees (all right, all wrong, one picture)
-    the bootstrap has no width, and the interval is Wilson's with each picture as one trial.
+    families that a resample has. Pictures without questions (in these families) are resampled too,
+    and count for nothing. Where every resample agrees (all right, all wrong, one picture)
+    the bootstrap has no width, and the interval is Wilson's with each picture that has a question
+    as one trial.
 
     Args:
         numerators: (I, F) right answers, see `sums_by_image`.
@@ -143,20 +141,21 @@ def ratio_interval(
         seed: Of the resampling.
 
     Raises:
-        UserError: shapes that differ, a picture without questions, or see `bootstrap`.
+        UserError: shapes that differ, no question, or see `bootstrap`.
     """
     right = np.asarray(numerators, dtype=np.float64)
     asked = np.asarray(denominators, dtype=np.float64)
     if right.shape != asked.shape or right.ndim != 2:
         raise UserError(f"numerators {right.shape} and denominators {asked.shape} must be (I, F)")
-    if not (asked.sum(axis=1) > 0).all():
-        raise UserError("every image needs at least 1 question")
+    questioned = int((asked.sum(axis=1) > 0).sum())
+    if not questioned:
+        raise UserError("an accuracy needs at least 1 question, got 0")
     table = np.concatenate([right, asked], axis=1)
     interval = bootstrap(table, _mean_ratio, confidence, resamples, seed)
     if not math.isclose(interval.low, interval.high, rel_tol=0, abs_tol=1e-12):
         return interval
     share = min(max(float(_mean_ratio(table.sum(axis=0))), 0.0), 1.0)
-    return wilson(share * len(table), len(table), confidence)
+    return wilson(share * questioned, questioned, confidence)
 
 
 def sums_by_image(
@@ -193,12 +192,35 @@ def sums_by_image(
     return numerators, denominators
 
 
+def _draws(num_images: int, resamples: int, seed: int) -> Iterator[FloatArray]:
+    """How often each resample holds each picture: (r, I) at a time, R in all."""
+    if resamples * num_images <= COUNTS_AT_ONCE:
+        yield _few_draws(num_images, resamples, seed)
+        return
+    generator = np.random.default_rng(seed)
+    step = max(1, COUNTS_AT_ONCE // num_images)
+    for start in range(0, resamples, step):
+        yield _count(generator, num_images, min(step, resamples - start))
+
+
+@lru_cache(maxsize=4)  # a split's pictures are resampled for each of its many figures
+def _few_draws(num_images: int, resamples: int, seed: int) -> FloatArray:
+    return _count(np.random.default_rng(seed), num_images, resamples)
+
+
+def _count(generator: np.random.Generator, num_images: int, resamples: int) -> FloatArray:
+    drawn = generator.integers(num_images, size=(resamples, num_images))
+    drawn += num_images * np.arange(resamples)[:, None]
+    counts = np.bincount(drawn.ravel(), minlength=resamples * num_images)
+    return counts.reshape(resamples, num_images).astype(np.float64)
+
+
 def _mean_ratio(sums: FloatArray) -> FloatArray:
     """Mean over the families present of right / asked: (..., 2F) to (...)."""
     right, asked = np.split(sums, 2, axis=-1)
     present = asked > 0
     ratios = right / np.where(present, asked, 1.0)
-    return np.where(present, ratios, 0.0).sum(axis=-1) / present.sum(axis=-1)
+    return np.where(present, ratios, 0.0).sum(axis=-1) / np.maximum(1, present.sum(axis=-1))
 
 
 def _checked(confidence: float) -> float:

@@ -3,6 +3,7 @@
 Shapes: N pictures, M questions, G pictures of the gallery, D width.
 """
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -14,6 +15,7 @@ from torch import Tensor
 from vlm.data.loading import CaptionData, QuestionData, chunks, to_device, to_floats
 from vlm.data.tokenizer import TextTokenizer
 from vlm.generation import generate
+from vlm.marks import PAD_ID
 from vlm.model.kv_cache import KVCache
 from vlm.model.vlm import ContrastiveCaptioner
 from vlm.model.vqa import AnswerClassifier, PhraseGenerator
@@ -29,23 +31,58 @@ class Answers(NamedTuple):
     confidence: Floats
 
 
-@torch.inference_mode()
 def classify(model: AnswerClassifier, data: QuestionData, batch_size: int) -> Answers:
     """Answer every question of a split, `batch_size` pictures at a time."""
-    device = next(model.parameters()).device
     names = np.array(model.answers, dtype=object)
     answer = np.empty(data.num_questions, dtype=object)
     confidence = np.zeros(data.num_questions)
+    for rows, logits in _logits(model, data, batch_size):
+        best = logits.softmax(dim=-1).max(dim=-1)
+        answer[rows] = names[best.indices.cpu().numpy()]
+        confidence[rows] = best.values.cpu().numpy()
+    return Answers(answer, confidence)
+
+
+def answer_logits(model: AnswerClassifier, data: QuestionData, batch_size: int) -> Floats:
+    """The classifier's logits (M, A) of every question of a split."""
+    found = np.zeros((data.num_questions, len(model.answers)))
+    for rows, logits in _logits(model, data, batch_size):
+        found[rows] = logits.double().cpu().numpy()
+    return found
+
+
+@torch.inference_mode()
+def _logits(
+    model: AnswerClassifier, data: QuestionData, batch_size: int
+) -> Iterator[tuple[npt.NDArray[np.int64], Tensor]]:
+    """Rows of the question table and the classifier's logits of them, batch by batch."""
+    device = next(model.parameters()).device
     for part in chunks(len(data), batch_size):
         batch = to_device(data.batch(part), device)
         logits = model(
             to_floats(batch.images), batch.question_ids, batch.image_rows, batch.question_rows
         )
-        best = logits.softmax(dim=-1).max(dim=-1)
-        rows = batch.rows.cpu().numpy()
-        answer[rows] = names[best.indices.cpu().numpy()]
-        confidence[rows] = best.values.cpu().numpy()
-    return Answers(answer, confidence)
+        yield batch.rows.cpu().numpy(), logits
+
+
+@torch.inference_mode()
+def phrase_confidence(model: PhraseGenerator, data: QuestionData, batch_size: int) -> Floats:
+    """The probability (M,) that the generator gives the whole phrase of each question.
+
+    That is the product of its tokens' probabilities, the end mark among them.
+    """
+    device = next(model.parameters()).device
+    found = np.zeros(data.num_questions)
+    for part in chunks(len(data), batch_size):
+        batch = to_device(data.batch(part), device)
+        said, following = batch.phrase_ids[:, :-1], batch.phrase_ids[:, 1:]
+        logits = model(
+            to_floats(batch.images), batch.question_ids, said, batch.image_rows, batch.question_rows
+        )
+        scores = logits.log_softmax(dim=-1).gather(-1, following[..., None])[..., 0]
+        scores = scores.masked_fill(following == PAD_ID, 0.0)
+        found[batch.rows.cpu().numpy()] = scores.double().sum(dim=1).exp().cpu().numpy()
+    return found
 
 
 def phrase(

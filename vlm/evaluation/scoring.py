@@ -4,14 +4,15 @@ Shapes: M questions, G pictures of the gallery, N captions.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from vlm.evaluation.floors import AskedColumns, floor_correct, floor_correct_within_families
-from vlm.evaluation.intervals import Interval, bootstrap, ratio_interval, sums_by_image, wilson
+from vlm.evaluation.intervals import Interval, bootstrap, ratio_interval, wilson
 from vlm.evaluation.retrieval import FirstHits, first_hits, retrieval_report
 from vlm.evaluation.text_metrics import bleu_from_statistics, bleu_statistics, corpus_bleu4
 from vlm.evaluation.vqa_metrics import family_accuracy, macro_accuracy
@@ -19,6 +20,7 @@ from vlm.evaluation.vqa_metrics import family_accuracy, macro_accuracy
 Bools = npt.NDArray[np.bool_]
 Figures = dict[str, Any]  # a part of the metrics file
 FLOORS = ("majority", "question_only", "image_only")
+NOT_COUNTED = -1
 PER_QUESTION = "_per_question"  # ends the name of a figure in which every question weighs the same
 BLEU_SIGNATURE = "BLEU-4|corpus|case:mixed|tok:none|smooth:none"
 
@@ -32,34 +34,32 @@ class Scorer:
         scene_ids: (M,) its picture.
         resamples: of the bootstrap.
         seed: of the bootstrap.
+        pictures: all pictures in ascending order; None for those of the questions.
     """
 
     families: Sequence[str]
     scene_ids: npt.NDArray[np.int64]
     resamples: int
     seed: int
+    pictures: npt.NDArray[np.int64] | None = None
 
     def accuracy(self, name: str, correct: Bools) -> Figures:
         """The mean over families of the share of right answers, and its interval."""
-        return {
-            name: macro_accuracy(correct, self.families),
-            **_ends(name, self._interval(correct, self.families)),
-        }
+        interval = self._interval(correct, self._columns)
+        return {name: macro_accuracy(correct, self.families), **ends(name, interval)}
 
     def per_question(self, name: str, correct: Bools) -> Figures:
         """The share of right answers, every question weighing the same, and its interval."""
         if len(np.unique(self.scene_ids)) == len(self.scene_ids):
             return score_proportion(name, correct)  # a question a picture: all are independent
-        interval = self._interval(correct, None)
-        return {name: float(np.mean(correct)), **_ends(name, interval)}
+        interval = self._interval(correct, np.zeros(len(correct), np.int64))
+        return {name: float(np.mean(correct)), **ends(name, interval)}
 
     def by_family(self, correct: Bools, prefix: str = "") -> Figures:
         """The share of right answers of each family, and their intervals."""
         low, high = {}, {}
-        labels = np.asarray(self.families)
-        for family in sorted(set(self.families)):
-            rows = labels == family
-            interval = self._interval(correct[rows], None, rows)
+        for column, family in enumerate(sorted(set(self.families))):
+            interval = self._interval(correct, np.where(self._columns == column, 0, NOT_COUNTED))
             low[family], high[family] = interval
         return {
             f"{prefix}by_family": family_accuracy(correct, self.families),
@@ -67,16 +67,41 @@ class Scorer:
             f"{prefix}by_family_high": high,
         }
 
+    def of_rows(self, rows: Bools) -> "Scorer":
+        """The scorer of some of the questions; the pictures of the others are still resampled."""
+        families = np.asarray(self.families)[rows].tolist()
+        return replace(self, families=families, scene_ids=self.scene_ids[rows], pictures=self._all)
+
     def bleu(self, hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> Figures:
         """Corpus BLEU-4 of one text a question."""
         return score_bleu(hypotheses, references, self.scene_ids, self.resamples, self.seed)
 
-    def _interval(
-        self, correct: Bools, families: Sequence[str] | None, rows: Bools | None = None
-    ) -> Interval:
-        """Over pictures, since the questions of one picture aren't independent."""
-        scene_ids = self.scene_ids if rows is None else self.scene_ids[rows]
-        sums = sums_by_image(correct, scene_ids, families)
+    @cached_property
+    def _all(self) -> npt.NDArray[np.int64]:
+        return np.unique(self.scene_ids) if self.pictures is None else self.pictures
+
+    @cached_property
+    def _rows(self) -> npt.NDArray[np.int64]:
+        """(M,) the place of each question's picture among all."""
+        return np.searchsorted(self._all, self.scene_ids)
+
+    @cached_property
+    def _columns(self) -> npt.NDArray[np.int64]:
+        """(M,) the place of each question's family among their names in order."""
+        return np.unique(np.asarray(self.families), return_inverse=True)[1].reshape(-1)
+
+    def _interval(self, correct: Bools, columns: npt.NDArray[np.int64]) -> Interval:
+        """Over pictures, since the questions of one picture aren't independent.
+
+        All pictures are drawn from every time, whatever they are asked: a resample of them serves
+        every figure of the split.
+        """
+        size = (len(self._all), int(columns.max()) + 1)
+        counted = columns != NOT_COUNTED
+        cell = (self._rows * size[1] + columns)[counted]
+        right = np.bincount(cell, np.asarray(correct, float)[counted], size[0] * size[1])
+        asked = np.bincount(cell, minlength=size[0] * size[1])
+        sums = right.reshape(size), asked.reshape(size)
         return ratio_interval(*sums, resamples=self.resamples, seed=self.seed)
 
 
@@ -135,13 +160,13 @@ def score_bleu(
     sums = np.zeros((len(pictures), len(rows[0])), dtype=np.int64)
     np.add.at(sums, picture, np.stack(rows))
     interval = bootstrap(sums, bleu_from_statistics, resamples=resamples, seed=seed)
-    return {"bleu4": corpus_bleu4(tokens, wanted), **_ends("bleu4", interval)}
+    return {"bleu4": corpus_bleu4(tokens, wanted), **ends("bleu4", interval)}
 
 
 def score_proportion(name: str, correct: Bools) -> Figures:
     """A share of independent trials, and Wilson's interval."""
     right = int(np.count_nonzero(correct))
-    return {name: right / len(correct), **_ends(name, wilson(right, len(correct)))}
+    return {name: right / len(correct), **ends(name, wilson(right, len(correct)))}
 
 
 def score_retrieval(
@@ -161,12 +186,12 @@ def score_retrieval(
         report = retrieval_report(hits)
         for k in (1, 5, 10):
             name = f"{direction}_R@{k}"
-            figures |= {name: report[f"R@{k}"], **_ends(name, _hit_interval(hits, k))}
+            figures |= {name: report[f"R@{k}"], **ends(name, _hit_interval(hits, k))}
             figures[f"chance_R@{k}"] = report[f"chance_R@{k}"]
         ranks = hits.reciprocal_rank()
         interval = bootstrap(ranks[:, None], lambda s: s[:, 0] / len(ids), 0.95, resamples, seed)
         name = f"{direction}_MRR"
-        figures |= {name: report["MRR"], **_ends(name, interval)}
+        figures |= {name: report["MRR"], **ends(name, interval)}
         figures["chance_MRR"] = float(hits.by_chance().reciprocal_rank().mean())
         figures[f"{direction}_median_rank"] = report["median_rank"]
         figures[f"{direction}_id_R@1"] = retrieval_report(first_hits(scores, ids, ids))["R@1"]
@@ -178,5 +203,6 @@ def _hit_interval(hits: FirstHits, k: int) -> Interval:
     return wilson(float(within.sum()), len(within))
 
 
-def _ends(name: str, interval: Interval) -> dict[str, float]:
+def ends(name: str, interval: Interval) -> dict[str, float]:
+    """The two ends of a figure's interval, under their names."""
     return {f"{name}_low": interval.low, f"{name}_high": interval.high}

@@ -4,7 +4,8 @@ Shapes: B rows, P items (pictures or questions) that rows share, S memory tokens
 H heads, K = D / H width of a head.
 
 One picture serves all its questions, one question all its pictures. So items are projected once
-each, and rows point at them; nothing of a picture is copied for its questions.
+each, and rows point at them. The projected keys and values are copied for each row only where that
+is quicker: items of one token, and batches in which one item has most of the rows.
 """
 
 from collections.abc import Sequence

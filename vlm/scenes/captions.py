@@ -16,18 +16,13 @@ import numpy.typing as npt
 
 from vlm.scenes.grammar import counted, with_article
 from vlm.scenes.sampler import BLOCK, blocks, stream
-from vlm.scenes.scene import Ints, Scenes
+from vlm.scenes.scene import CELLS, Ints, Scenes, cell_name, cell_of
 
 if TYPE_CHECKING:
     from vlm.config.schema import DataConfig, WorldConfig
 
 Strings = npt.NDArray[np.object_]
 
-CELLS = (
-    *("top left", "top center", "top right"),
-    *("middle left", "center", "middle right"),
-    *("bottom left", "bottom center", "bottom right"),
-)
 EMPTY_KEY = "empty"
 FACT_JOINT = ";"
 
@@ -123,7 +118,7 @@ class _Wording:
     def __init__(self, shapes: tuple[str, ...], colors: tuple[str, ...]) -> None:
         nouns = [f"{c} {s}" if len(colors) > 1 else s for s in shapes for c in colors]
         facts = [(noun, cell) for cell in CELLS for noun in nouns]
-        self.keys = [f"{noun}@{cell.replace(' ', '-')}" for noun, cell in facts]
+        self.keys = [f"{noun}@{cell_name(cell)}" for noun, cell in facts]
         self.items = [
             [t.item.format(noun=noun, a_noun=with_article(noun), cell=cell) for noun, cell in facts]
             for t in TEMPLATES
@@ -159,6 +154,6 @@ def _wording(shapes: tuple[str, ...], colors: tuple[str, ...]) -> _Wording:
 
 def _fact_ids(scenes: Scenes, world: WorldConfig) -> Ints:
     """The ids of each scene's facts in ascending order, (n, K); -1 for an empty slot."""
-    cell = 3 * (3 * scenes.row // world.image_size) + 3 * scenes.col // world.image_size
+    cell = cell_of(scenes.row, scenes.col, world.image_size)
     fact = (cell * len(world.shapes) + scenes.shape) * len(world.colors) + scenes.color
     return np.sort(np.where(scenes.present, fact, -1), axis=1)

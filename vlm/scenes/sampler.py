@@ -12,13 +12,21 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from vlm.scenes.scene import Bools, Ints, Scenes, concatenate
+from vlm.errors import UserError
+from vlm.scenes.scene import CELLS, Bools, Ints, Scenes, cell_name, cell_of, concatenate
 
 if TYPE_CHECKING:
     from vlm.config.schema import WorldConfig
 
 BLOCK = 1024  # scenes a block; changing it changes every scene
-SPLITS = {"train": 0, "val": 1, "test": 2, "calibration": 3, "fresh": 4}  # append only
+SPLITS = {
+    "train": 0,
+    "val": 1,
+    "test": 2,
+    "calibration": 3,
+    "fresh": 4,
+    "test_ood": 5,
+}  # append only
 PURPOSES = {"layout": 0, "noise": 1, "captions": 2, "questions": 3}  # append only
 
 
@@ -36,33 +44,70 @@ def blocks(n: int) -> Iterator[tuple[int, slice]]:
 
 def sample_scenes(world: WorldConfig, seed: int, split: str, n: int) -> Scenes:
     """The first n scenes of a split, n at least 1."""
-    drawn = [_sample_block(world, stream(seed, split, block, "layout")) for block, _ in blocks(n)]
+    drawn = [sample_block(world, stream(seed, split, block, "layout")) for block, _ in blocks(n)]
     return concatenate(drawn)[:n]
 
 
-def _sample_block(world: WorldConfig, rng: np.random.Generator) -> Scenes:
+def sample_block(world: WorldConfig, rng: np.random.Generator) -> Scenes:
+    """`BLOCK` scenes from one stream."""
     size = (BLOCK, world.max_objects)
     count = rng.integers(world.min_objects, world.max_objects + 1, BLOCK)
     shape = rng.integers(len(world.shapes), size=size)
     color = rng.integers(len(world.colors), size=size)
     radius = rng.integers(world.min_radius, world.max_radius + 1, size)
-    row, col, count = _place(world, rng, count)
+    row, col, count = _place(world, rng, count, shape)
     mask = np.arange(world.max_objects) < count[:, None]
     return Scenes(count, shape * mask, color * mask, row * mask, col * mask, radius * mask)
 
 
-def _place(world: WorldConfig, rng: np.random.Generator, count: Ints) -> tuple[Ints, Ints, Ints]:
+def held_out_cells(world: WorldConfig) -> Bools:
+    """Which shapes the world keeps out of which cells, (shapes, 9)."""
+    cells = [cell_name(cell) for cell in CELLS]
+    names = [[f"{shape}@{cell}" for cell in cells] for shape in world.shapes]
+    return np.isin(names, world.held_out)
+
+
+def check_held_out(world: WorldConfig) -> None:
+    """Raise UserError where a held-out combination can't be, or leaves a shape no place."""
+    low, high = world.margin, world.image_size - 1 - world.margin
+    ends = np.arange(low, high + 1)
+    reached = np.unique(cell_of(ends[:, None], ends, world.image_size)).tolist()
+    cells = [cell_name(CELLS[cell]) for cell in reached]
+    for combination in world.held_out:
+        shape, _, cell = combination.partition("@")
+        if shape not in world.shapes or cell not in cells:
+            raise UserError(
+                f"data.world.held_out: got {combination}, expected SHAPE@CELL with a shape of"
+                f" {', '.join(world.shapes)} and a cell of {', '.join(cells)}"
+            )
+    for shape in world.shapes:
+        if all(f"{shape}@{cell}" in world.held_out for cell in cells):
+            raise UserError(
+                f"data.world.held_out: got every cell for {shape}, expected one left for training"
+            )
+
+
+def _place(
+    world: WorldConfig, rng: np.random.Generator, count: Ints, shape: Ints
+) -> tuple[Ints, Ints, Ints]:
     """Centres that keep their distance: rows (n, K), columns (n, K), and the counts that fit.
 
-    An object that clashes with an earlier one of its scene is placed anew. A scene that has
-    spent its redraws loses that object and those that were to follow.
+    An object that clashes with an earlier one of its scene, or whose shape is held out of the cell
+    that it falls in, is placed anew. A scene that has spent its redraws loses that object and those
+    that were to follow.
     """
+    held = held_out_cells(world)
     low, high = world.margin, world.image_size - world.margin
     size = (len(count), world.max_objects)
     row, col = rng.integers(low, high, size), rng.integers(low, high, size)
     redraws = np.full(len(count), world.max_tries)
-    for slot in range(1, world.max_objects):
-        while (clash := (slot < count) & _clashes(row, col, slot, world.spacing)).any():
+
+    def misplaced(slot: int) -> Bools:
+        cell = cell_of(row[:, slot], col[:, slot], world.image_size)
+        return _clashes(row, col, slot, world.spacing) | held[shape[:, slot], cell]
+
+    for slot in range(world.max_objects):
+        while (clash := (slot < count) & misplaced(slot)).any():
             count = np.where(clash & (redraws == 0), slot, count)
             again = np.flatnonzero(clash & (redraws > 0))
             row[again, slot] = rng.integers(low, high, len(again))

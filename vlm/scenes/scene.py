@@ -5,9 +5,9 @@ Shape letters of this package: n scenes, K object slots a scene, C channels, H a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +15,12 @@ import numpy.typing as npt
 if TYPE_CHECKING:
     from vlm.config.schema import WorldConfig
 
+# The cells of the 3x3 grid that captions name, row by row.
+CELLS = (
+    *("top left", "top center", "top right"),
+    *("middle left", "center", "middle right"),
+    *("bottom left", "bottom center", "bottom right"),
+)
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
@@ -75,7 +81,17 @@ class Scenes:
         ]
 
 
-def from_records(records: Sequence[Sequence[ObjectRecord]], world: WorldConfig) -> Scenes:
+def cell_of(row: Ints, col: Ints, image_size: int) -> Ints:
+    """The index in `CELLS` of each centre; all three arrays have the same shape."""
+    return 3 * (3 * row // image_size) + 3 * col // image_size
+
+
+def cell_name(cell: str) -> str:
+    """A cell in one word, as keys and parameters have it: `top-left`."""
+    return cell.replace(" ", "-")
+
+
+def from_records(records: Sequence[Sequence[Mapping[str, Any]]], world: WorldConfig) -> Scenes:
     """The inverse of `Scenes.records`.
 
     Raises:

@@ -1,0 +1,109 @@
+"""Where the errors are: whole pictures, numbers of objects, and how far counting is off.
+
+Shapes: M questions, N pictures.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from vlm.evaluation.heads import Replies
+from vlm.evaluation.scoring import Bools, Figures, Scorer, score_proportion
+from vlm.evaluation.vqa_metrics import family_accuracy
+
+Strings = npt.NDArray[np.object_]
+Ints = npt.NDArray[np.int64]
+NO_NUMBER = "no number"
+
+
+def whole_pictures(scene_ids: Ints, correct: Bools) -> Bools:
+    """Whether all questions of each picture are right, by picture in ascending order."""
+    pictures, place = np.unique(scene_ids, return_inverse=True)
+    wrong = np.bincount(place.reshape(-1), ~correct, len(pictures))
+    return wrong == 0
+
+
+def score_whole_pictures(
+    scorer: Scorer, right: Mapping[str, Bools], floors: Mapping[str, Bools]
+) -> Figures:
+    """The share of pictures all of whose questions are right, of each head and each guesser.
+
+    `if_independent` is what a head would have whose errors were spread over the pictures by chance:
+    the mean over pictures of the product of their questions' accuracies, each that of its family. A
+    share well above it says that errors keep to few pictures.
+
+    Args:
+        scorer: of the questions.
+        right: by head, (M,) whether its answer is right.
+        floors: by floor, (M,) whether the guess is right that knows each question's family.
+    """
+    figures: Figures = {
+        f"{name}_floor": float(whole_pictures(scorer.scene_ids, correct).mean())
+        for name, correct in floors.items()
+    }
+    for head, correct in right.items():
+        share = score_proportion("all_right", whole_pictures(scorer.scene_ids, correct))
+        figures[head] = share | {"if_independent": _if_independent(scorer, correct)}
+    return figures
+
+
+def _if_independent(scorer: Scorer, correct: Bools) -> float:
+    accuracy = family_accuracy(correct, scorer.families)
+    _, place = np.unique(scorer.scene_ids, return_inverse=True)
+    chance = np.ones(int(place.max()) + 1)
+    np.multiply.at(chance, place.reshape(-1), [accuracy[family] for family in scorer.families])
+    return float(chance.mean())
+
+
+def score_by_objects(
+    scorer: Scorer, right: Mapping[str, Bools], floors: Mapping[str, Bools], objects: Sequence[int]
+) -> Figures:
+    """Accuracy by the number of objects in the picture, (M,) one for each question.
+
+    Every question weighs the same. The floors are those of `score_whole_pictures`.
+    """
+    labels = [str(number) for number in objects]
+    grouped = Scorer(labels, scorer.scene_ids, scorer.resamples, scorer.seed)
+    figures: Figures = {
+        f"{name}_floor": family_accuracy(correct, labels) for name, correct in floors.items()
+    }
+    for head, correct in right.items():
+        scores = grouped.by_family(correct)
+        figures[head] = {name.replace("by_family", "by_number"): v for name, v in scores.items()}
+    return figures
+
+
+def score_counting(
+    replies: Replies, answers: Strings, phrases: Strings, spoken: Mapping[str, str]
+) -> Figures:
+    """How far each head's counts are off: the share of errors of each size, said minus true.
+
+    Args:
+        replies: to M questions of how many there are.
+        answers: (M,) the true numbers, as digits.
+        phrases: (M,) the true phrases.
+        spoken: the number, as digits, of every phrase that says one.
+    """
+    truth = answers.astype(int)
+    said = {
+        "classifier": list(replies.answers.answer),
+        "generator": [spoken.get(phrase, "") for phrase in replies.phrases],
+    }
+    figures: Figures = {"questions": len(truth), "commonest_floor": _commonest_share(truth)}
+    for head, words in said.items():
+        sizes = [
+            f"{int(word) - true:+d}" if word.isdigit() else NO_NUMBER
+            for word, true in zip(words, truth.tolist(), strict=True)
+        ]
+        names, counts = np.unique(sizes, return_counts=True)
+        shares = dict(zip(names.tolist(), (counts / len(sizes)).tolist(), strict=True))
+        near = np.array([size in ("-1", "+0", "+1") for size in sizes])
+        figures[head] = {"errors": shares, **score_proportion("within_one", near)}
+    return figures
+
+
+def _commonest_share(truth: Ints) -> float:
+    """The share within one of the commonest number: what a constant count scores."""
+    numbers, counts = np.unique(truth, return_counts=True)
+    return float((abs(truth - numbers[counts.argmax()]) <= 1).mean())

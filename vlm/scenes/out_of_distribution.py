@@ -1,0 +1,62 @@
+"""Scenes unlike those that training draws, in one way each.
+
+- *combination*: at least one object of a shape where the world never puts that shape
+  (`world.held_out`), and as many objects as elsewhere.
+- *crowd*: one object more than the world's most, and no held-out combination.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from vlm.scenes.sampler import BLOCK, held_out_cells, sample_block, stream
+from vlm.scenes.scene import Bools, ObjectRecord, Scenes, cell_of, from_records
+
+if TYPE_CHECKING:
+    from vlm.config.schema import WorldConfig
+
+SPLIT = "test_ood"
+# Scenes are drawn until enough are of the kind that is wanted; where fewer than one in so many is,
+# there are fewer.
+PATIENCE = 32
+
+
+def sample_unlike(world: WorldConfig, seed: int, n: int) -> Scenes:
+    """n scenes, the first half of them combinations where the world holds any out, then crowds.
+
+    Fewer where the world has hardly any room for them: one object more may not fit.
+    """
+    crowded = world.model_copy(
+        update={"min_objects": world.max_objects + 1, "max_objects": world.max_objects + 1}
+    )
+    combinations = n // 2 if world.held_out else 0
+    records: list[list[ObjectRecord]] = []
+    if combinations:
+        whole = world.model_copy(update={"held_out": []})
+        records += _draw(whole, seed, 0, combinations, lambda s: has_held_out(s, world))
+    records += _draw(crowded, seed, 1, n - combinations, lambda s: s.count == crowded.max_objects)
+    return from_records(records, crowded)
+
+
+def has_held_out(scenes: Scenes, world: WorldConfig) -> Bools:
+    """Which scenes have an object of a combination that the world holds out, (n,)."""
+    cell = cell_of(scenes.row, scenes.col, world.image_size)
+    found = held_out_cells(world)[scenes.shape, cell] & scenes.present
+    return np.asarray(found.any(axis=1), np.bool_)
+
+
+def _draw(
+    world: WorldConfig, seed: int, kind: int, n: int, wanted: Callable[[Scenes], Bools]
+) -> list[list[ObjectRecord]]:
+    """The first n scenes that are as wanted; even blocks are of kind 0, odd ones of kind 1."""
+    found: list[list[ObjectRecord]] = []
+    for turn in range(1 + PATIENCE * n // BLOCK):
+        scenes = sample_block(world, stream(seed, SPLIT, 2 * turn + kind, "layout"))
+        records = scenes.records(world)
+        found += [records[row] for row in np.flatnonzero(wanted(scenes))]
+        if len(found) >= n:
+            break
+    return found[:n]
