@@ -21,6 +21,7 @@ from vlm import (
     mock_pairs,
     wilson,
 )
+from vlm.evaluation.rouge import rouge_l
 from vlm.generation import decoding
 from vlm.model.memory import Memory
 from vlm.model.vlm import ImageFeatures
@@ -43,6 +44,7 @@ CHANCE = {
     for direction in ("image_to_text", "text_to_image")
     for k in (1, 5, 10)
 }
+CHANCE |= {f"{direction}_MRR": "chance_MRR" for direction in ("image_to_text", "text_to_image")}
 
 
 @pytest.fixture(scope="module")
@@ -129,14 +131,14 @@ def test_batch_size_changes_no_figure(suite, text_depth):
     one, many = evaluate(model, suite, batch_size=1), evaluate(model, suite, batch_size=16)
     assert one.keys() == many.keys()
     for name in one:
-        tolerance = 1e-5 if name.startswith("caption_bleu4") else 0
+        tolerance = 1e-5 if name.startswith("caption_") else 0
         assert one[name] == pytest.approx(many[name], abs=tolerance, rel=0), name
 
 
 def test_against_one_sample_at_a_time(suite):
     """The slow obvious way: no padding, no batch, no cache."""
     model = VisionLanguageModel(CONFIG).eval()
-    right, scores = 0, []
+    right, scores, overlaps = 0, [], []
     with torch.no_grad():
         for image, question, answer in suite.vqa:
             memory = model.encode_images(image[None]).tokens
@@ -146,10 +148,13 @@ def test_against_one_sample_at_a_time(suite):
             ids = references[0][:1].tolist()
             while len(ids) < len(references[0]):
                 ids.append(int(model.decoder(torch.tensor([ids]), memory)[0, -1].argmax()))
-            scores.append(bleu4(ids[1:], [reference[1:] for reference in references]))
+            wanted = [reference[1:] for reference in references]
+            scores.append(bleu4(ids[1:], wanted))
+            overlaps.append(rouge_l(ids[1:], wanted))
     figures = evaluate(model, suite)
     assert figures["vqa_exact_match"] == right / N
     assert figures["caption_bleu4"] == pytest.approx(sum(scores) / N, abs=1e-9)
+    assert figures["caption_rouge_l"] == pytest.approx(sum(overlaps) / N, abs=1e-9)
 
 
 class Told(nn.Module):
@@ -216,7 +221,7 @@ class Scripted(VisionLanguageModel):
 def test_a_model_that_knows_everything_scores_1(suite):
     model = Scripted(suite, [pair.caption.tolist() for pair in suite.retrieval], torch.eye(N))
     figures = evaluate(model, suite, batch_size=4)
-    for name in (*CHANCE, "vqa_exact_match", "caption_bleu4"):
+    for name in (*CHANCE, "vqa_exact_match", "caption_bleu4", "caption_rouge_l"):
         assert figures[name] == figures[f"{name}_high"] == 1.0
     assert figures["vqa_exact_match_low"] == pytest.approx(wilson(N, N).low)
     assert figures["n_samples"] == N
@@ -230,7 +235,9 @@ def test_a_model_that_sees_and_reads_nothing_scores_chance(suite, width):
     figures = evaluate(model, suite, batch_size=4)
     for name, chance in CHANCE.items():
         assert figures[name] == pytest.approx(figures[chance], abs=1e-12)
-        assert figures[f"{name}_low"] < figures[chance] < figures[f"{name}_high"]
+        if not name.endswith("MRR"):  # every picture has the same, so nothing to resample
+            assert figures[f"{name}_low"] < figures[chance] < figures[f"{name}_high"]
+    assert figures["chance_MRR"] == pytest.approx(sum(1 / i for i in range(1, N + 1)) / N)
     assert [figures[f"chance_R@{k}"] for k in (1, 5, 10)] == [1 / N, 5 / N, 10 / N]
     assert figures["vqa_exact_match"] == sum(item.answer == word for item in suite.vqa) / N
     assert figures["chance_vqa"] == 1 / (VOCAB - 1)  # the mean over all words
@@ -240,6 +247,7 @@ def test_a_model_that_sees_and_reads_nothing_scores_chance(suite, width):
     ]
     assert figures["caption_bleu4"] == pytest.approx(sum(said) / N)
     assert figures["caption_bleu4"] < 3 * figures["chance_bleu4"] < 0.3
+    assert 0 < figures["caption_rouge_l"] < 3 * figures["chance_rouge_l"] < 0.6
 
 
 def test_more_places_than_pairs_is_certain_and_says_so():

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
@@ -16,7 +17,8 @@ from vlm.data.mock import SEED_STRIDE, mock_pairs
 from vlm.errors import UserError
 from vlm.evaluation.intervals import Interval, bootstrap, wilson
 from vlm.evaluation.predicting import cosines
-from vlm.evaluation.retrieval import recall_at_k
+from vlm.evaluation.retrieval import first_hits
+from vlm.evaluation.rouge import rouge_l
 from vlm.evaluation.text_metrics import bleu4
 from vlm.evaluation.vqa_metrics import vqa_exact_match
 from vlm.generation import decode_greedy
@@ -109,12 +111,14 @@ def evaluate(
 
     - `image_to_text_R@k` and `text_to_image_R@k` for k of 1, 5 and 10, by cosine of the pooled
       vectors; beside them `chance_R@k`. Only a picture's own caption is a hit; one that is equal
-      to it ties. Where there are no more than k pairs, all these are 1.
+      to it ties. Where there are no more than k pairs, all these are 1. `image_to_text_MRR` and
+      `text_to_image_MRR` are the mean of 1 / rank, `chance_MRR` that of a constant model.
     - `vqa_exact_match`: the decoder reads picture and question, and its likeliest next id is the
       answer. `chance_vqa` is that of a guess among all ids but padding.
     - `caption_bleu4`: the decoder is given the caption's first id and goes on greedily to the
       caption's length; the mean BLEU-4 of what it added. `chance_bleu4` is that of random ids.
-    - Each figure's interval is `NAME_low` and `NAME_high`: Wilson's for shares, bootstrap for BLEU.
+      `caption_rouge_l` and `chance_rouge_l` are their ROUGE-L F1.
+    - Each figure's interval is `NAME_low` and `NAME_high`: Wilson's for shares, else bootstrap.
 
     Training mode is put back afterwards, module by module.
 
@@ -174,13 +178,16 @@ def _similarity(model: ContrastiveCaptioner, pairs: Sequence[Pair], batch_size: 
 
 def _score_retrieval(similarity: Tensor) -> dict[str, float]:
     size = len(similarity)
+    ids = np.arange(size)
     figures: dict[str, float] = {}
-    for k in RECALL_KS:
-        within = min(k, size)
-        shares = recall_at_k(similarity, within)
-        for direction, share in zip(("image_to_text", "text_to_image"), shares, strict=True):
+    for direction, scores in (("image_to_text", similarity), ("text_to_image", similarity.T)):
+        hits = first_hits(scores, ids, ids)
+        for k in RECALL_KS:
+            share = float(hits.within(k).mean())
             figures |= _figure(f"{direction}_R@{k}", share, wilson(share * size, size))
-        figures[f"chance_R@{k}"] = within / size
+            figures[f"chance_R@{k}"] = min(k, size) / size
+        figures |= _mean(f"{direction}_MRR", hits.reciprocal_rank())
+        figures["chance_MRR"] = float(hits.by_chance().reciprocal_rank().mean())
     return figures
 
 
@@ -208,18 +215,17 @@ def _score_captions(
     # The first id is given, so no reference is read for it.
     wanted = [[reference[1:] for reference in item.references] for item in items]
     written = _write(model, items, batch_size)
-    scores = np.array([bleu4(*pair) for pair in zip(written, wanted, strict=True)])
     generator = torch.Generator().manual_seed(0)
     guesses = [
         torch.randint(1, model.config.vocab_size, own.shape, generator=generator)
         for own, *_ in wanted
     ]
-    chance = np.mean([bleu4(*pair) for pair in zip(guesses, wanted, strict=True)])
-    interval = bootstrap(scores[:, None], lambda sums: sums[:, 0] / len(scores))
-    return {
-        **_figure("caption_bleu4", float(scores.mean()), interval),
-        "chance_bleu4": float(chance),
-    }
+    figures: dict[str, float] = {}
+    for name, metric in (("bleu4", bleu4), ("rouge_l", rouge_l)):
+        scores = np.array([metric(*pair) for pair in zip(written, wanted, strict=True)])
+        chance = np.mean([metric(*pair) for pair in zip(guesses, wanted, strict=True)])
+        figures |= _mean(f"caption_{name}", scores) | {f"chance_{name}": float(chance)}
+    return figures
 
 
 def _write(
@@ -254,3 +260,9 @@ def _padded(model: nn.Module, texts: list[Tensor]) -> Tensor:
 
 def _figure(name: str, value: float, interval: Interval) -> dict[str, float]:
     return {name: value, f"{name}_low": interval.low, f"{name}_high": interval.high}
+
+
+def _mean(name: str, values: NDArray[np.float64]) -> dict[str, float]:
+    """The mean over samples (N,), its interval by bootstrap."""
+    interval = bootstrap(values[:, None], lambda sums: sums[:, 0] / len(values))
+    return _figure(name, float(values.mean()), interval)

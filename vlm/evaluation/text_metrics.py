@@ -46,7 +46,9 @@ def bleu4(generated: Tokens, references: Sequence[Tokens], smoothing: bool = Tru
     """BLEU-4 of one sentence against one or more references, in [0, 1].
 
     Agrees with NLTK's `sentence_bleu` (method 1) from 4 tokens on. A shorter candidate is scored
-    on the orders it has, so that a right one-word answer is worth 1.
+    on the orders it has, so that a right one-word answer is worth 1; NLTK counts each order that it
+    can't have as 0.1 matches of 1, and gives that answer 0.178. Without smoothing this is
+    sacrebleu's sentence score with `effective_order`.
 
     Example: `bleu4("there are three shapes".split(), ["there are two shapes".split()])` is
     (3/4 * 1/3 * 0.1/2 * 0.1/1) ** (1/4) = 0.188.
@@ -76,6 +78,9 @@ def bleu4(generated: Tokens, references: Sequence[Tokens], smoothing: bool = Tru
 
 def corpus_bleu(hypotheses: Sequence[Tokens], references: Sequence[Sequence[Tokens]]) -> BleuScore:
     """Corpus BLEU-4: counts pooled over sentences, unsmoothed (sacrebleu's `tok:none`).
+
+    NLTK's `corpus_bleu` differs where a sentence is shorter than 4 tokens: it counts one n-gram of
+    each order that the sentence is too short to have, so that short right answers lower the score.
 
     Example: of `[["the"] * 7]` against `[["the cat is on the mat".split()]]`, the unigram
     precision is 2/7: a token counts at most as often as a reference has it.
@@ -120,10 +125,7 @@ def bleu_statistics(hypothesis: Tokens, references: Sequence[Tokens]) -> NDArray
         UserError: no references.
         TypeError: a string where tokens belong.
     """
-    tokens = _as_tokens(hypothesis)
-    targets = [_as_tokens(reference) for reference in references]
-    if not targets:
-        raise UserError("BLEU needs at least 1 reference, got 0")
+    tokens, targets = as_tokens(hypothesis), as_references(references, "BLEU")
     statistics = np.zeros(NUM_STATISTICS, dtype=np.int64)
     for order in range(1, MAX_ORDER + 1):
         allowed: Counter[tuple[Hashable, ...]] = Counter()
@@ -163,7 +165,20 @@ def _ngrams(tokens: tuple[Hashable, ...], order: int) -> Counter[tuple[Hashable,
     return Counter(tokens[i : i + order] for i in range(len(tokens) - order + 1))
 
 
-def _as_tokens(tokens: Tokens) -> tuple[Hashable, ...]:
+def as_references(references: Sequence[Tokens], metric: str) -> list[tuple[Hashable, ...]]:
+    """Each reference as by `as_tokens`; a sentence without one can't be scored.
+
+    Raises:
+        UserError: no references.
+        TypeError: a string where tokens belong.
+    """
+    targets = [as_tokens(reference) for reference in references]
+    if not targets:
+        raise UserError(f"{metric} needs at least 1 reference, got 0")
+    return targets
+
+
+def as_tokens(tokens: Tokens) -> tuple[Hashable, ...]:
     """Copies tokens into a tuple, refusing a string: it would be scored by its letters."""
     if isinstance(tokens, str | bytes):
         raise TypeError(f"expected a sequence of tokens, got the string {tokens!r}; split it first")
