@@ -101,3 +101,8 @@ def test_families_weigh_the_same_in_the_macro_mean():
         family_accuracy([1], ["a", "b"])
     with pytest.raises(UserError, match="at least 1 question"):
         macro_accuracy([], [])
+
+
+def test_only_newlines_tabs_and_ends_are_mended_where_annotators_agree():
+    assert vqa_accuracy("top\tleft\n", ["top left"] * 10) == 1.0
+    assert vqa_accuracy("top  left", ["top left"] * 10) == 0.0

@@ -8,31 +8,32 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from vlm.errors import UserError
+from vlm.evaluation.contractions import CONTRACTIONS
 
 VqaMode = Literal["official", "always"]
 
 # Annotators who must agree with an answer, the one left out aside, for it to count in full.
 FULL_AGREEMENT = 3
 
+# In the published code these two are one slip: a flag of regular expressions is passed where the
+# number of replacements belongs, so only the first 32 full stops of an answer go.
+_STOP = re.compile(r"\.(?!\d)")
+MAX_STOPS = 32
+
 _PUNCTUATION = ';/[]"{}()=+\\_-><@`,?!'
 _ARTICLES = frozenset({"a", "an", "the"})
 _NUMBER_WORDS = "zero one two three four five six seven eight nine ten"
-_CONTRACTIONS = (
-    "ain't aren't can't couldn't didn't doesn't don't hadn't hasn't haven't isn't mightn't "
-    "mustn't needn't shouldn't wasn't weren't won't wouldn't could've might've must've should've "
-    "would've they've you've they're you're he's she's that's there's what's where's who's"
-)
 _REWRITES = (
-    {word: str(number) for number, word in enumerate(_NUMBER_WORDS.split())}
+    CONTRACTIONS
+    | {word: str(number) for number, word in enumerate(_NUMBER_WORDS.split())}
     | {"none": "0"}
-    | {word.replace("'", ""): word for word in _CONTRACTIONS.split()}
 )
 
 
 def vqa_exact_match(predictions: Sequence[object], references: Sequence[object]) -> float:
     """Share of predictions that equal their reference, in [0, 1].
 
-    Nothing is normalised; apply `normalize_answer` to both sides for the normalised figure.
+    Nothing is normalised; `vqa_normalized_match` does that.
 
     Example: `vqa_exact_match(["yes", "2"], ["yes", "two"])` is 0.5.
 
@@ -47,6 +48,20 @@ def vqa_exact_match(predictions: Sequence[object], references: Sequence[object])
     return equal / len(predictions)
 
 
+def vqa_normalized_match(predictions: Sequence[str], references: Sequence[str]) -> float:
+    """Share of predictions that equal their reference once both are normalised, in [0, 1].
+
+    Example: `vqa_normalized_match(["Yes.", "2"], ["yes", "two"])` is 1.0.
+
+    Raises:
+        UserError: nothing to score, or lengths that differ.
+    """
+    return vqa_exact_match(
+        [normalize_answer(answer) for answer in predictions],
+        [normalize_answer(answer) for answer in references],
+    )
+
+
 def normalize_answer(answer: str) -> str:
     """Rewrites an answer so that spelling alone makes no difference, as VQA v2's evaluation does.
 
@@ -55,7 +70,7 @@ def normalize_answer(answer: str) -> str:
 
     Example: `normalize_answer("The two  cats.")` is `"2 cats"`.
     """
-    words = _strip_punctuation(" ".join(answer.split())).lower().split()
+    words = _strip_punctuation(_on_one_line(answer)).lower().split()
     return " ".join(_REWRITES.get(word, word) for word in words if word not in _ARTICLES)
 
 
@@ -64,9 +79,14 @@ def vqa_accuracy(prediction: str, answers: Sequence[str], mode: VqaMode = "offic
 
     Each annotator is left out in turn and the prediction scores min(1, matches / 3) against the
     others; the result is the mean. Of ten annotators, 0, 1, 2, 3, 4 and more who agree are worth
-    0, 0.3, 0.6, 0.9, 1. With a single annotator there is nobody left, so it is the exact match.
+    0, 0.3, 0.6, 0.9, 1.
 
-    Source: Antol et al., 2015, and the evaluation code published with VQA v2.
+    With a single annotator there is nobody left, and the published code gives 0 whatever is said;
+    here it is the exact match instead, raw or (`always`) normalised.
+
+    Source: Antol et al., 2015, and the evaluation code published with VQA v2 in its last revision,
+    whose number this is for every answer, oddities included. An earlier revision normalised the
+    prediction always, and the annotators' answers by their punctuation alone.
 
     Args:
         prediction: The model's answer.
@@ -81,7 +101,7 @@ def vqa_accuracy(prediction: str, answers: Sequence[str], mode: VqaMode = "offic
         raise UserError(f"vqa mode {mode!r} not in {list(get_args(VqaMode))}")
     if not answers:
         raise UserError("vqa_accuracy needs at least 1 annotator's answer, got 0")
-    prediction, annotated = prediction.strip(), [answer.strip() for answer in answers]
+    prediction, annotated = _on_one_line(prediction), [_on_one_line(answer) for answer in answers]
     if mode == "always" or len(set(annotated)) > 1:
         prediction, annotated = (
             normalize_answer(prediction),
@@ -127,6 +147,11 @@ def macro_accuracy(correct: ArrayLike, families: Sequence[str]) -> float:
     return float(np.mean(list(family_accuracy(correct, families).values())))
 
 
+def _on_one_line(answer: str) -> str:
+    """Without white space at the ends; inside, only newlines and tabs become spaces."""
+    return answer.replace("\n", " ").replace("\t", " ").strip()
+
+
 def _strip_punctuation(text: str) -> str:
     """Drops marks that stand beside a space, turns the rest into spaces, keeps decimal points.
 
@@ -138,4 +163,4 @@ def _strip_punctuation(text: str) -> str:
     for mark in _PUNCTUATION:
         beside_space = f"{mark} " in text or f" {mark}" in text
         stripped = stripped.replace(mark, "" if beside_space or groups_digits else " ")
-    return re.sub(r"\.(?!\d)", "", stripped)
+    return _STOP.sub("", stripped, count=MAX_STOPS)
