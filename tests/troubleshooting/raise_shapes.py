@@ -8,7 +8,8 @@ from error_page import Raiser
 from torch._dynamo.exc import TorchDynamoException
 
 from vlm.data.mock import mock_pairs
-from vlm.evaluation.retrieval import recall_at_k
+from vlm.evaluation.retrieval import first_hits_of_vectors, recall_at_k
+from vlm.evaluation.rouge import rouge_l
 from vlm.evaluation.suite import EvalSuite, build_eval_suite, evaluate
 from vlm.evaluation.vqa_metrics import vqa_exact_match
 from vlm.generation import decode_greedy, generate
@@ -96,6 +97,10 @@ def pointing(rows: torch.Tensor) -> Raiser:
 
 
 SHAPES: dict[str, Raiser] = {
+    "queries (2, 3) do not match gallery (2, 4): expected (Q, D) and (G, D)": lambda: (
+        first_hits_of_vectors(torch.ones(2, 3), torch.ones(2, 4), [0, 1], [0, 1])
+    ),
+    "ROUGE-L needs at least 1 reference, got 0": lambda: rouge_l(["a", "circle"], []),
     "cache holds 3 positions and a memory; clear it first": decoding(cache=cached(16, 3)[1]),
     "cache of (layers, heads, width, dtype) (2, 4, 8, torch.float32) does not match"
     " (1, 4, 8, torch.float32)": decoding(cache=KVCache(2, 2, 4, 8, 16)),

@@ -10,7 +10,8 @@ Two conventions decide what these numbers mean:
 
 Q: queries, G: gallery items, N: pairs, D: width, U: kinds of query. Recall@K here is the field's
 "hit rate" (CLIP, Flickr30k): the share of queries with at least one hit in the first K, whatever
-the number of relevant items.
+the number of relevant items. A score's sign means nothing, whereas torchmetrics' reciprocal rank is
+0 where the hit's score is not above 0.
 """
 
 from collections.abc import Callable, Sequence
