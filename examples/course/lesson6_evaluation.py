@@ -15,6 +15,7 @@ from vlm import VLMConfig, build_eval_suite, evaluate, mock_pairs, recall_at_k, 
 DIRECTIONS = ("image_to_text", "text_to_image")
 CHANCE = {f"{direction}_R@{k}": f"chance_R@{k}" for k in (1, 5, 10) for direction in DIRECTIONS}
 CHANCE |= {"vqa_exact_match": "chance_vqa", "caption_bleu4": "chance_bleu4"}
+CHANCE |= {"caption_rouge_l": "chance_rouge_l"}
 
 
 def shown(figures: dict[str, float], name: str) -> str:
