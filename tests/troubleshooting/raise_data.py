@@ -12,11 +12,13 @@ from error_page import Raiser
 from raise_parameters import tiny
 
 from stages import generate
+from vlm.app.compare import compare
 from vlm.data import png
 from vlm.data.loading import CaptionData, QuestionData
 from vlm.data.schema import SCENES
 from vlm.data.tables import read_questions, read_scenes, write_questions, write_scenes
 from vlm.data.tokenizer import TextTokenizer
+from vlm.evaluation.comparing import pair_questions
 from vlm.evaluation.timings import COLUMNS
 from vlm.model.vlm import VLMConfig
 from vlm.model.vqa import AnswerClassifier
@@ -139,7 +141,23 @@ def report_on(files: dict[str, str]) -> Raiser:
     return raiser
 
 
+def nothing_to_compare() -> None:
+    texts = dict.fromkeys(("family", "phrase", "classifier_answer", "generator_phrase"), "yes")
+    for folder, question in (("one", "is it a plus"), ("two", "is it a circle")):
+        row = {"scene_id": 0, "question_id": 3, "question": question, "answer": "yes", **texts}
+        Path(folder).mkdir()
+        table = pa.Table.from_pylist([{**row, "classifier_confidence": 0.5}])
+        pq.write_table(table, f"{folder}/questions.parquet")
+    compare("one", "two", Path("page.html"), 1, None)
+
+
+def twice_the_same_question() -> None:
+    row = {"scene_id": 0, "question_id": 3, "question": "q", "answer": "yes"}
+    pair_questions([row], [row, row])
+
+
 DATA: dict[str, Raiser] = {
+    "B: got scene_id 0, question_id 3 twice, expected one row of it": twice_the_same_question,
     "data/train/questions-00000.parquet row 8: got scene_id 4, expected one of the 4 in the"
     " scene table": scenes_changed(four_scenes, read_questions),
     "data/train/scenes-00000.parquet row 2: got a picture of (H, W, C) (8, 8, 1), expected"
@@ -187,4 +205,5 @@ DATA: dict[str, Raiser] = {
         {SWEEP: "batch\n"}
     ),
     f"{SWEEP}: no such file; expected what the stage benchmark_kv_cache writes": report_on({}),
+    "one, two: no question in common among 1 and 1": nothing_to_compare,
 }

@@ -21,6 +21,7 @@ from raise_parameters import tiny
 
 from stages import benchmark_kv_cache, runner, train_vqa
 from vlm.app import cli, seeds
+from vlm.app.compare import read_side
 from vlm.data.loading import QuestionData
 from vlm.data.tables import read_questions, read_scenes
 from vlm.errors import StoppedError, UserError
@@ -177,6 +178,30 @@ def batch_without_step() -> None:
     cli.shapes(Path("params.yaml"), step=False, batch=8)
 
 
+def repository(dvc_file: str | None = None) -> None:
+    """A repository of Git and DVC with a tag `v2` alone, or with a `v1` that has this file."""
+    author = ["-c", "user.name=test", "-c", "user.email=test@example.org"]
+    Path(".dvc").mkdir()
+    Path(".dvc/config").touch()
+    if dvc_file is not None:
+        Path("data").mkdir()
+        Path("data/predictions.dvc").write_text(dvc_file)
+    tag = "v2" if dvc_file is None else "v1"
+    for command in ("init", "add --all", "commit --message start", f"tag {tag}"):
+        subprocess.run(["git", *author, *command.split()], check=True, capture_output=True)
+
+
+def comparing_at(revision: str, *dvc_file: str | None) -> Raiser:
+    """Reads a side of `vlm compare` in a repository; without a file's text, outside of any."""
+
+    def raiser() -> None:
+        for text in dvc_file:
+            repository(text)
+        read_side(revision)
+
+    return raiser
+
+
 TRAINING: dict[str, Raiser] = {
     "step 2: loss 'answer' is not finite; no weights were written. A lower learning_rate or"
     " clip_norm may help": a_loss_that_explodes,
@@ -194,6 +219,14 @@ RUNNING: dict[str, Raiser] = {
         full_disk
     )[1],
     "runtime.device: got cuda, expected cpu or auto: no GPU is available": cuda_without_a_gpu,
+    "v1: data/predictions isn't in DVC's cache; check that revision out and run dvc repro, or dvc"
+    " exp apply it": comparing_at("v1", f"outs:\n- md5: {'0' * 32}.dir\n  path: predictions\n"),
+    "v1: DVC can't read it: got no data/predictions among its outs": comparing_at("v1", "outs: []"),
+    "v1: DVC can't read it: …": comparing_at("v1", "<<<<<<< HEAD\n"),
+    "v1: no such path, and no revision without a repository of Git and DVC here": comparing_at(
+        "v1"
+    ),
+    "v3: no such path, revision or experiment; did you mean v2?": comparing_at("v3", None),
 }
 
 # Those that need a process of their own.

@@ -87,6 +87,31 @@ def seeds(
     typer.echo(table(runs))
 
 
+@app.command()
+def compare(
+    a: Annotated[str, typer.Argument(help="Side A: a path, workspace, or a revision.")],
+    b: Annotated[str, typer.Argument(help="Side B, likewise.")],
+    out: Annotated[Path, typer.Option(dir_okay=False, help="The page.")] = Path("compare.html"),
+    limit: Annotated[int, typer.Option(min=0, help="Cards a head and kind of change.")] = 60,
+    json: Annotated[
+        Path | None, typer.Option(dir_okay=False, help="Write the figures there as JSON too.")
+    ] = None,
+) -> None:
+    """Compare two runs question by question: every figure's difference, and what changed.
+
+    A side is a revision (a commit, tag, branch, or an experiment of `dvc exp show`), `workspace`
+    for the files as they are now, or a path: a folder like data/predictions, or a file like its
+    questions.parquet. A path that exists wins over a revision of that name. Nothing is checked
+    out. Example: vlm compare HEAD workspace
+    """
+    from vlm.app import compare as comparing  # here, since matplotlib and DVC take a second
+
+    text, remarks = comparing.compare(a, b, out, limit, json)
+    for remark in remarks:
+        typer.echo(remark, err=True)
+    typer.echo(text)
+
+
 def main() -> None:
     """Run the command; a `UserError` is one line and exit status 2, a `StoppedError` 1."""
     try:
