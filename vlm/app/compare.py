@@ -1,5 +1,6 @@
 """Two runs question by question: finding both sides, the table, the page, and the JSON."""
 
+import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -195,7 +196,7 @@ def as_json(compared: Compared) -> dict[str, Any]:
 
 
 def _changed(compared: Compared) -> str:
-    lines = [ABOUT_P, ""]
+    lines = [*textwrap.wrap(ABOUT_P, 100), ""]
     asked = f"{len(compared.pairs):,} questions on {compared.num_pictures:,} pictures"
     for head, found in compared.changes.items():
         lines.append(

@@ -111,6 +111,7 @@ def forest(figures: Sequence[Comparison], color: str, reach: float, label: str) 
             value, rows, xerr=whiskers, color=color, marker="o", linestyle="none", capsize=3
         )
         axes.axvline(0, color=INK, linewidth=1)
+        axes.locator_params(axis="x", nbins=6)  # few enough to stand apart under a single row
         axes.set_yticks(rows, [_words(one.name).replace("$", r"\$") for one in figures])
         axes.set(xlabel="B - A, points", xlim=(-reach, reach), ylim=(len(figures) - 0.5, -0.5))
         return svg(drawn, label)
