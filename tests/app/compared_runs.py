@@ -65,16 +65,17 @@ def git(*arguments: str) -> None:
     subprocess.run(["git", *author, *arguments], check=True, capture_output=True)
 
 
-def make_repository() -> None:
+def make_repository(within: bool = False) -> None:
     """A repository in the working directory with two commits of predictions, `v1` and `v2`.
 
-    An experiment `tall-bees` stands on `v1`, and is `v1`; there is no remote.
+    An experiment `tall-bees` stands on `v1`, and is `v1`; there is no remote. With `within`, the
+    working directory lies in a Git repository already.
     """
     from dvc.repo import Repo
 
-    git("init", "--initial-branch=main")
-    with Repo.init(".") as repo:
-        repo.config["core"]["analytics"] = False
+    if not within:
+        git("init", "--initial-branch=main")
+    with Repo.init(".", subdir=within) as repo:
         for tag, wrong, exact in (("v1", {}, 4), ("v2", {0: "no", 5: "maybe"}, 3)):
             rows = question_rows(wrong)
             write_predictions(Path("data/predictions"), rows, caption_rows(exact))

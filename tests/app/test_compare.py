@@ -146,6 +146,16 @@ def test_revisions_and_the_workspace(repository: Path) -> None:
 
 
 @pytest.mark.pipeline
+def test_a_project_may_lie_within_a_larger_repository(monkeypatch: pytest.MonkeyPatch) -> None:
+    git("init")
+    Path("project").mkdir()
+    monkeypatch.chdir("project")
+    make_repository(within=True)
+    write_predictions(Path("data/predictions"), question_rows({3: "no"}))
+    assert read_side("v1").questions == question_rows()
+
+
+@pytest.mark.pipeline
 def test_a_path_wins_over_a_revision(repository: Path) -> None:
     write_predictions(Path("v1"), question_rows({2: "no"}))
     assert read_side("v1").questions == question_rows({2: "no"})

@@ -13,6 +13,7 @@ from vlm.errors import UserError
 
 if TYPE_CHECKING:  # DVC takes a second to import, which only those who need it wait for
     from dvc.repo import Repo
+    from dvc.scm import Git
 
 
 class Revision:
@@ -70,34 +71,34 @@ def open_revision(name: str) -> Iterator[Revision]:
     """
     from dvc.exceptions import DvcException, NotDvcRepoError
     from dvc.repo import Repo
-    from dvc.scm import RevError, SCMError
+    from dvc.repo.brancher import switch
+    from dvc.scm import Git, RevError, SCMError
 
     try:
-        repo = Repo(".", rev=name)
-    except RevError as error:
-        hint = _hint(name, _known_names())
-        raise UserError(f"{name}: no such path, revision or experiment{hint}") from error
-    except (NotDvcRepoError, SCMError) as error:
+        repo = Repo(".")
+    except (NotDvcRepoError, SCMError):
+        repo = None
+    if repo is None or not isinstance(repo.scm, Git):
         raise UserError(
             f"{name}: no such path, and no revision without a repository of Git and DVC here"
-        ) from error
-    try:
-        with repo:
-            yield Revision(name, repo)
-    except DvcException as error:  # of a dvc.yaml that DVC can't read, mostly
-        raise UserError(f"{name}: DVC can't read it: {_first_line(error)}") from error
+        )
+    with repo:
+        try:
+            with switch(repo, name):
+                yield Revision(name, repo)
+        except RevError as error:
+            hint = _hint(name, _known_names(repo.scm))
+            raise UserError(f"{name}: no such path, revision or experiment{hint}") from error
+        except DvcException as error:  # of a dvc.yaml that DVC can't read, mostly
+            raise UserError(f"{name}: DVC can't read it: {_first_line(error)}") from error
 
 
-def _known_names() -> list[str]:
+def _known_names(scm: "Git") -> list[str]:
     """Branches, tags and experiments."""
-    from dvc.repo import Repo
     from dvc.repo.experiments.utils import exp_refs
-    from dvc.scm import Git
 
-    with Repo(".", uninitialized=True) as repo:
-        assert isinstance(repo.scm, Git)  # or there would be no revisions to look among
-        named = [*repo.scm.list_branches(), *repo.scm.list_tags()]
-        return sorted({*named, *(ref.name for ref in exp_refs(repo.scm) if ref.name)})
+    named = [*scm.list_branches(), *scm.list_tags()]
+    return sorted({*named, *(ref.name for ref in exp_refs(scm) if ref.name)})
 
 
 def _hint(name: str, known: list[str]) -> str:
