@@ -47,7 +47,7 @@ class Task:
 
     def ours(self) -> list[str]:
         """As the evaluation does it: each picture and each question encoded once a batch."""
-        return phrase(self.model, self.data, self.tokenizer, self.pictures).tolist()
+        return phrase(self.model, self.data, self.tokenizer, self.pictures).answer.tolist()
 
     def plain(self) -> list[str]:
         """As a plain script does it: see `answer_plainly`."""

@@ -1,6 +1,6 @@
-"""Score every model on the test split: answers, phrases, captions, retrieval, and the floors.
+"""Score every model on the test split: answers, phrases, captions, retrieval, floors and probes.
 
-Reads `data/{train,test}`, all models and the params `seed`, `data`, `evaluate`; writes
+Reads `data/{train,val,test,test_ood}`, all models and the params `seed`, `data`, `evaluate`; writes
 `metrics/evaluate.json`, `plots/evaluate/` and `data/predictions/`.
 """
 
@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from stages.runner import run, select_device
-from vlm.config import DataConfig, EvaluateConfig, Params, WorldConfig
+from vlm.config import DataConfig, EvaluateConfig, Params
 from vlm.data.drawn import draw
 from vlm.data.loading import CaptionData
 from vlm.data.tables import (
@@ -23,48 +23,55 @@ from vlm.data.tables import (
     read_questions,
     read_scenes,
 )
-from vlm.evaluation.floors import AskedColumns, best_guesses
+from vlm.evaluation.altering import Split
+from vlm.evaluation.breakdowns import score_by_objects, score_counting, score_whole_pictures
+from vlm.evaluation.captioning import exact_captions, score_captions
+from vlm.evaluation.causal import probe
+from vlm.evaluation.confidence import Calibrated, Judged, calibrate, score_calibration
+from vlm.evaluation.examples import write_attention, write_examples
+from vlm.evaluation.floors import AskedColumns, best_guesses, floor_correct_within_families
 from vlm.evaluation.fresh import count_shared, score_fresh
-from vlm.evaluation.heads import Heads
-from vlm.evaluation.outputs import Predictions, write_plots, write_predictions
+from vlm.evaluation.heads import HEADS, Heads, Replies
+from vlm.evaluation.looking import score_looking
+from vlm.evaluation.out_of_distribution import score_unlike
+from vlm.evaluation.outputs import Predictions, write_curves, write_plots, write_predictions
 from vlm.evaluation.predicting import Floats, Strings, caption, similarity
 from vlm.evaluation.scoring import (
-    BLEU_SIGNATURE,
     Bools,
     Figures,
     Scorer,
-    score_bleu,
+    bleu_of,
     score_floors,
     score_head,
-    score_proportion,
     score_retrieval,
 )
-from vlm.evaluation.text_metrics import corpus_bleu4
 from vlm.evaluation.word_order import score_word_order
 from vlm.files import write_json
 from vlm.model.folder import load_captioner
-from vlm.scenes.captions import parse_caption
+from vlm.scenes.captions import key_facts
 
-TRAIN, TEST = Path("data/train"), Path("data/test")
-PRETRAINED, HEADS = Path("models/pretrain"), Path("models/train_vqa")
+TRAIN, VAL, TEST = Path("data/train"), Path("data/val"), Path("data/test")
+UNLIKE = Path("data/test_ood")
+PRETRAINED, HEAD_MODELS = Path("models/pretrain"), Path("models/train_vqa")
 METRICS, PLOTS = Path("metrics/evaluate.json"), Path("plots/evaluate")
 PREDICTIONS = Path("data/predictions")
 
 
 def main(params: Params) -> None:
     section, seed, device = params.evaluate, params.seed, select_device(params.runtime)
-    scenes, questions = read_scenes(TEST), read_questions(TEST)
-    heads = Heads.load(HEADS, section.batch_size, device)
+    test = read_split(TEST, params)
+    scenes, questions = test.scenes, test.questions
+    train_questions = read_questions(TRAIN)
+    train = asked(train_questions, read_objects(TRAIN)).condensed()
+    heads = Heads.load(HEAD_MODELS, section.batch_size, device)
     replies = heads.reply(scenes, questions)
     right = replies.right(questions)
     captions, gallery = describe(scenes, heads, section, device)
-    exact = captions_are_exact(captions, scenes, params.data.world)
 
-    train_questions = read_questions(TRAIN)
-    train = asked(train_questions, read_objects(TRAIN))
     scorer = Scorer(list(questions.family), questions.scene_id, section.resamples, seed)
     floors = score_floors(scorer, train, asked(questions, scenes.objects))
     keys = [keys[0] for keys in scenes.caption_keys[: len(gallery)]]
+    world = params.data.world
     metrics: Figures = {
         "pictures": len(scenes),
         "questions": len(questions),
@@ -77,20 +84,34 @@ def main(params: Params) -> None:
             **score_head(scorer, right["generator"], floors),
             **phrase_bleu(replies.phrases, questions, train_questions, scorer),
         },
-        "caption": {
-            **score_proportion("exact", exact),
-            **score_bleu(captions, scenes.captions, scenes.scene_id, section.resamples, seed),
-            **caption_floors(scenes),
-            "bleu_signature": BLEU_SIGNATURE,
-        },
+        "caption": score_captions(
+            captions, scenes, *commonest_captions(), world, section.resamples, seed
+        ),
         "retrieval": score_retrieval(gallery, keys, section.resamples, seed),
+        **breakdowns(test, replies, right, train, scorer),
         "word_order": score_word_order(heads, scenes, questions, replies, scorer, floors),
     }
+    metrics["probes"], outcomes = probe(heads, test, replies, scorer, train)
+    metrics["attention"], maps = score_looking(heads, test, scorer)
+    metrics["calibration"], calibrated = calibration(heads, test, replies, right, scorer)
+    if any(UNLIKE.glob("scenes-*")):
+        metrics["ood"] = unlike_figures(heads, params, test, right, train, scorer)
     if section.fresh_scenes:
         metrics["fresh"] = fresh_figures(heads, params.data, section, seed, train)
+
+    exact = exact_captions(captions, scenes.caption_keys, world)
     write_predictions(PREDICTIONS, Predictions(replies, captions, exact), scenes, questions)
+    write_examples(PREDICTIONS / "probes.parquet", outcomes, test)
+    write_attention(PREDICTIONS / "attention.parquet", maps, test)
     write_plots(PLOTS, metrics, replies, scenes, questions, section.samples)
+    write_curves(PLOTS, metrics, calibrated, right)
     write_json(METRICS, metrics)
+
+
+def read_split(folder: Path, params: Params) -> Split:
+    """A split of the world that the parameters describe."""
+    scenes, questions = read_scenes(folder), read_questions(folder)
+    return Split(params.data, params.seed, folder.name, scenes, questions)
 
 
 def describe(
@@ -101,6 +122,76 @@ def describe(
     pairs = CaptionData(scenes, heads.tokenizer, heads.max_length)
     captions = caption(captioner, pairs.images, heads.tokenizer, section.batch_size)
     return captions, similarity(captioner, pairs, section.gallery, section.batch_size)
+
+
+def breakdowns(
+    test: Split,
+    replies: Replies,
+    right: dict[str, Bools],
+    train: AskedColumns,
+    scorer: Scorer,
+) -> Figures:
+    """Whole pictures, numbers of objects, and how far counts are off."""
+    questions = test.questions
+    guesses = floor_correct_within_families(train, asked(questions, test.scenes.objects))
+    objects = [len(test.scenes.objects[scene]) for scene in questions.scene_index]
+    figures: Figures = {
+        "whole_pictures": score_whole_pictures(scorer, right, guesses),
+        "by_objects": score_by_objects(scorer, right, guesses, objects),
+    }
+    counts = np.flatnonzero(questions.family == "count")
+    if len(counts):
+        spoken = {
+            phrase: answer
+            for text, question in test.truth.questions.items()
+            if question.family == "count" and text in question.texts
+            for phrase, answer in zip(question.phrases, question.answers, strict=False)
+        }
+        figures["counting"] = score_counting(
+            replies.of_rows(counts), questions.answer[counts], questions.phrase[counts], spoken
+        )
+    return figures
+
+
+def calibration(
+    heads: Heads, test: Split, replies: Replies, right: dict[str, Bools], scorer: Scorer
+) -> tuple[Figures, dict[str, Calibrated]]:
+    """How far each head's confidence can be trusted; the temperatures come from val."""
+    scenes, questions = read_scenes(VAL), read_questions(VAL)
+    on_val = heads.reply(scenes, questions)
+    place = {answer: column for column, answer in enumerate(heads.classifier.answers)}
+    labels, wanted = (
+        np.array([place.get(answer, -1) for answer in table.answer])
+        for table in (questions, test.questions)
+    )
+    found = {
+        "classifier": calibrate(
+            Judged(heads.logits(scenes, questions), labels),
+            Judged(heads.logits(test.scenes, test.questions), wanted),
+        ),
+        "generator": calibrate(
+            Judged.of_confidence(on_val.spoken.confidence, on_val.right(questions)["generator"]),
+            Judged.of_confidence(replies.spoken.confidence, right["generator"]),
+            column=1,
+        ),
+    }
+    return {head: score_calibration(found[head], right[head], scorer) for head in HEADS}, found
+
+
+def unlike_figures(
+    heads: Heads,
+    params: Params,
+    test: Split,
+    right: dict[str, Bools],
+    train: AskedColumns,
+    scorer: Scorer,
+) -> Figures:
+    """Both heads on scenes unlike those of training."""
+    unlike = read_split(UNLIKE, params)
+    replies = heads.reply(unlike.scenes, unlike.questions)
+    columns = asked(unlike.questions, unlike.scenes.objects)
+    of_unlike = replies.right(unlike.questions)
+    return score_unlike(unlike, of_unlike, columns, train, test, right, scorer)
 
 
 def fresh_figures(
@@ -116,15 +207,6 @@ def fresh_figures(
         "pictures_also_in_train": count_shared(scenes.images, read_scenes(TRAIN).images),
         **score_fresh(scorer, right, train, asked(questions, scenes.objects)),
     }
-
-
-def captions_are_exact(captions: Sequence[str], scenes: SceneTable, world: WorldConfig) -> Bools:
-    """Whether each caption, parsed back, states exactly the scene's facts."""
-    truths = [keys[0] for keys in scenes.caption_keys]
-    return np.array(
-        [parse_caption(c, world) == key for c, key in zip(captions, truths, strict=True)],
-        dtype=np.bool_,
-    )
 
 
 def asked(questions: QuestionTable, objects: Sequence[Sequence[dict]]) -> AskedColumns:
@@ -150,21 +232,19 @@ def phrase_bleu(
     """Corpus BLEU-4 of the phrases; beside it, that of the commonest phrase to each question."""
     references = [[text] for text in questions.phrase]
     guesses = best_guesses(list(train.question), list(train.phrase), list(questions.question))
-    floor = corpus_bleu4(
-        [guess.split() for guess in guesses], [[text.split()] for text in questions.phrase]
-    )
+    floor = bleu_of(guesses, references)
     return {**scorer.bleu(list(phrases), references), "bleu4_floor": floor}
 
 
-def caption_floors(scenes: SceneTable) -> Figures:
-    """What one scores with train's commonest caption for every picture."""
+def commonest_captions() -> tuple[list[str], str]:
+    """Train's commonest caption, the commonest that tells of an object, and the commonest key."""
     captions, keys = read_captions(TRAIN)
-    common = Counter(c for texts in captions for c in texts).most_common(1)[0][0]
-    key = Counter(keys[0] for keys in keys).most_common(1)[0][0]
-    exact = np.mean([keys[0] == key for keys in scenes.caption_keys])
-    wanted = [[text.split() for text in texts] for texts in scenes.captions]
-    bleu = corpus_bleu4([common.split()] * len(scenes), wanted)
-    return {"exact_floor": float(exact), "bleu4_floor": bleu}
+    texts = Counter(
+        pair for row in zip(captions, keys, strict=True) for pair in zip(*row, strict=True)
+    )
+    ranked = [pair for pair, _ in texts.most_common()]
+    telling = [text for text, key in ranked if key_facts(key)]
+    return [ranked[0][0], *telling[:1]], Counter(key[0] for key in keys).most_common(1)[0][0]
 
 
 if __name__ == "__main__":

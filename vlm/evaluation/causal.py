@@ -62,7 +62,7 @@ def score(outcome: Outcome, split: Split, scorer: Scorer, train: AskedColumns) -
     whole = Scorer(
         list(asked.family), asked.scene_id, scorer.resamples, scorer.seed, split.scenes.scene_id
     )
-    guesses = best_guesses(list(train.questions), list(train.answers), list(asked.question))
+    guesses = best_guesses(train.questions, train.answers, list(asked.question), train.weights)
     guessed = np.array(guesses, object) == asked.answer
     figures: Figures = {
         "pictures": len(np.unique(asked.scene_id)),

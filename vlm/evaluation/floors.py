@@ -31,17 +31,20 @@ class AskedColumns:
         facts: A hashable key of its scene, such as the sorted (shape, colour) pairs, without
             positions; None where nobody knows them (own pictures), and then there is no
             `image_only` floor.
+        weights: how often each row counts; None for once.
     """
 
     questions: Sequence[str]
     answers: Sequence[str]
     families: Sequence[str]
     facts: Sequence[Hashable] | None = None
+    weights: Sequence[float] | None = None
 
     def __post_init__(self) -> None:
         """Refuses columns of different lengths."""
         columns = [self.questions, self.answers, self.families]
-        lengths = [len(c) for c in (*columns, *([] if self.facts is None else [self.facts]))]
+        more = [column for column in (self.facts, self.weights) if column is not None]
+        lengths = [len(column) for column in (*columns, *more)]
         if len(set(lengths)) > 1:
             raise UserError(f"question table columns differ in length: {lengths}")
 
@@ -57,6 +60,23 @@ class AskedColumns:
             [self.answers[i] for i in chosen],
             [self.families[i] for i in chosen],
             None if self.facts is None else [self.facts[i] for i in chosen],
+            None if self.weights is None else [self.weights[i] for i in chosen],
+        )
+
+    def condensed(self) -> "AskedColumns":
+        """Each distinct row once, weighing as much as all its copies: as good to learn from."""
+        facts = [None] * len(self.answers) if self.facts is None else self.facts
+        rows = zip(self.questions, self.answers, self.families, facts, strict=True)
+        counts: Counter[tuple[str, str, str, Hashable]] = Counter()
+        if self.weights is None:
+            counts.update(rows)
+        else:
+            for row, weight in zip(rows, self.weights, strict=True):
+                counts[row] += weight  # pyright: ignore[reportArgumentType]
+        questions, answers, families, known = zip(*counts, strict=True) if counts else ((),) * 4
+        weights = list(counts.values())
+        return AskedColumns(
+            questions, answers, families, None if self.facts is None else known, weights
         )
 
 
@@ -114,8 +134,13 @@ def floor_correct(
     Raises:
         UserError: nothing to learn from.
     """
-    sizes = Counter(train.families)
-    weights = [1 / sizes[family] for family in train.families] if families_alike else None
+    weights = [1.0] * len(train.answers) if train.weights is None else train.weights
+    if families_alike:
+        sizes: dict[str, float] = defaultdict(float)
+        for family, weight in zip(train.families, weights, strict=True):
+            sizes[family] += weight
+        pairs = zip(train.families, weights, strict=True)
+        weights = [weight / sizes[family] for family, weight in pairs]
     keys: dict[str, tuple[Sequence[Hashable], Sequence[Hashable]]] = {
         "majority": ([None] * len(train.answers), [None] * len(test.answers)),
         "question_only": (train.questions, test.questions),

@@ -14,7 +14,7 @@ import torch
 from vlm.data.loading import QuestionData
 from vlm.data.tables import QuestionTable, SceneTable
 from vlm.data.tokenizer import TextTokenizer
-from vlm.evaluation.predicting import Answers, Strings, classify, phrase
+from vlm.evaluation.predicting import Answers, Floats, Strings, answer_logits, classify, phrase
 from vlm.evaluation.scoring import Bools
 from vlm.model.folder import load_classifier, load_generator
 from vlm.model.vqa import AnswerClassifier, PhraseGenerator
@@ -26,8 +26,18 @@ HEADS = ("classifier", "generator")
 class Replies:
     """What both heads say to M questions."""
 
-    answers: Answers
-    phrases: Strings
+    answers: Answers  # the classifier's
+    spoken: Answers  # the generator's
+
+    @property
+    def phrases(self) -> Strings:
+        """What the generator says."""
+        return self.spoken.answer
+
+    @property
+    def confidence(self) -> dict[str, Floats]:
+        """How sure each head is, by head."""
+        return {"classifier": self.answers.confidence, "generator": self.spoken.confidence}
 
     def right(self, questions: QuestionTable) -> dict[str, Bools]:
         """Whether each reply is the true one, by head."""
@@ -48,8 +58,11 @@ class Replies:
 
     def of_rows(self, rows: npt.NDArray[np.int64]) -> "Replies":
         """The replies to some of the questions."""
-        answer, confidence = self.answers
-        return Replies(Answers(answer[rows], confidence[rows]), self.phrases[rows])
+        parts = (
+            Answers(said.answer[rows], said.confidence[rows])
+            for said in (self.answers, self.spoken)
+        )
+        return Replies(*parts)
 
 
 class Answerer(Protocol):
@@ -86,9 +99,16 @@ class Heads:
 
     def reply(self, scenes: SceneTable, questions: QuestionTable) -> Replies:
         """Answer every question."""
-        answers = self.classifier.answers
-        data = QuestionData(scenes, questions, self.tokenizer, self.max_length, answers)
+        data = self._data(scenes, questions)
         return Replies(
             classify(self.classifier, data, self.batch_size),
             phrase(self.generator, data, self.tokenizer, self.batch_size),
         )
+
+    def logits(self, scenes: SceneTable, questions: QuestionTable) -> Floats:
+        """The classifier's, (M, A)."""
+        return answer_logits(self.classifier, self._data(scenes, questions), self.batch_size)
+
+    def _data(self, scenes: SceneTable, questions: QuestionTable) -> QuestionData:
+        answers = self.classifier.answers
+        return QuestionData(scenes, questions, self.tokenizer, self.max_length, answers)

@@ -21,7 +21,7 @@ FloatArray = NDArray[np.float64]
 
 DEFAULT_CONFIDENCE = 0.95
 DEFAULT_RESAMPLES = 2000
-COUNTS_AT_ONCE = 1 << 22  # counts of pictures in resamples held in memory, 32 MiB
+COUNTS_AT_ONCE = 1 << 23  # counts of pictures in resamples held in memory, 64 MiB
 
 
 class Interval(NamedTuple):
@@ -203,7 +203,7 @@ def _draws(num_images: int, resamples: int, seed: int) -> Iterator[FloatArray]:
         yield _count(generator, num_images, min(step, resamples - start))
 
 
-@lru_cache(maxsize=4)  # a split's pictures are resampled for each of its many figures
+@lru_cache(maxsize=2)  # a split's pictures are resampled for each of its many figures
 def _few_draws(num_images: int, resamples: int, seed: int) -> FloatArray:
     return _count(np.random.default_rng(seed), num_images, resamples)
 

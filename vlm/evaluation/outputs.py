@@ -1,12 +1,16 @@
 """What evaluation leaves beside its figures: every prediction, and what `dvc plots` draws."""
 
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from vlm.data.tables import QuestionTable, SceneTable, write_columns
-from vlm.evaluation.heads import Replies
+from vlm.evaluation.breakdowns import NO_NUMBER
+from vlm.evaluation.calibration import reliability
+from vlm.evaluation.confidence import Calibrated
+from vlm.evaluation.heads import HEADS, Replies
 from vlm.evaluation.scoring import Bools, Figures
 from vlm.files import atomic_path, write_text
 from vlm.reporting.pictures import sample_sheet
@@ -38,6 +42,7 @@ def write_predictions(
             "classifier_answer": answers.answer,
             "classifier_confidence": answers.confidence,
             "generator_phrase": phrases,
+            "generator_confidence": predictions.replies.spoken.confidence,
         },
     )
     write_columns(
@@ -60,14 +65,12 @@ def write_plots(
     samples: int,
 ) -> None:
     """Accuracy by family, answer confusion, and a sheet of sample pictures."""
-    heads = [metrics[head]["by_family"] for head in ("classifier", "generator")]
-    rows = [f"{name},{heads[0][name]:.6f},{heads[1][name]:.6f}" for name in heads[0]]
-    write_text(folder / "by_family.csv", "\n".join(["family,classifier,generator", *rows]) + "\n")
+    heads = [metrics[head]["by_family"] for head in HEADS]
+    rows = [[name, *(each[name] for each in heads)] for name in heads[0]]
+    _write_csv(folder / "by_family.csv", ["family", *HEADS], rows)
     answers, phrases = replies.answers.answer, replies.phrases
     pairs = zip(questions.answer, answers, strict=True)
-    write_text(
-        folder / "confusion.csv", "truth,prediction\n" + "".join(f"{t},{p}\n" for t, p in pairs)
-    )
+    _write_csv(folder / "confusion.csv", ["truth", "prediction"], pairs)
 
     shown = []  # a question of each picture, another one each time
     for picture in range(min(samples, len(scenes))):
@@ -85,3 +88,54 @@ def write_plots(
     ]
     with atomic_path(folder / "samples.png") as partial:
         partial.write_bytes(sample_sheet(scenes.images[questions.scene_index[shown]], lines))
+
+
+def write_curves(
+    folder: Path,
+    metrics: Figures,
+    calibrated: Mapping[str, Calibrated],
+    right: Mapping[str, Bools],
+) -> None:
+    """What `dvc plots` draws of the probes: a table each.
+
+    Confidence against accuracy, a point a bin that has any prediction; accuracy by number of
+    objects; errors of counting by size; and what follows each change of picture or question.
+    """
+    for head, found in calibrated.items():
+        for name, confidence in (("before", found.before), ("after", found.after)):
+            bins = reliability(confidence, right[head])
+            rows = [
+                [mean, accuracy, number]
+                for number, mean, accuracy in zip(*bins, strict=True)
+                if number
+            ]
+            path = folder / f"calibration_{head}_{name}.csv"
+            _write_csv(path, ["confidence", "accuracy", "questions"], rows)
+    by_objects = metrics["by_objects"]
+    shares = [by_objects[head]["by_number"] for head in HEADS]
+    floor = by_objects["question_only_floor"]
+    rows = [[number, *(each[number] for each in shares), floor[number]] for number in shares[0]]
+    _write_csv(folder / "by_objects.csv", ["objects", *HEADS, "question_only"], rows)
+    if "counting" in metrics:
+        errors = [metrics["counting"][head]["errors"] for head in HEADS]
+        sizes = sorted({size for each in errors for size in each}, key=_size)
+        rows = [[size, *(each.get(size, 0.0) for each in errors)] for size in sizes]
+        _write_csv(folder / "counting.csv", ["error", *HEADS], rows)
+    rows = [
+        [name, *(figures[head].get("follows", figures[head].get("holds")) for head in HEADS)]
+        for name, figures in metrics["probes"].items()
+    ]
+    _write_csv(folder / "probes.csv", ["probe", *HEADS], rows)
+
+
+def _size(name: str) -> tuple[bool, int]:
+    """Errors of counting in order, what is no number last."""
+    return (True, 0) if name == NO_NUMBER else (False, int(name))
+
+
+def _write_csv(path: Path, header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    lines = [",".join(header)]
+    for row in rows:
+        cells = (f"{cell:.6f}" if isinstance(cell, float) else str(cell) for cell in row)
+        lines.append(",".join(cells))
+    write_text(path, "\n".join(lines) + "\n")

@@ -25,7 +25,7 @@ Floats = npt.NDArray[np.float64]
 
 
 class Answers(NamedTuple):
-    """The classifier's answer to each question and its probability, both (M,)."""
+    """What a head says to each question and how probable it holds that, both (M,)."""
 
     answer: Strings
     confidence: Floats
@@ -65,47 +65,41 @@ def _logits(
         yield batch.rows.cpu().numpy(), logits
 
 
-@torch.inference_mode()
-def phrase_confidence(model: PhraseGenerator, data: QuestionData, batch_size: int) -> Floats:
-    """The probability (M,) that the generator gives the whole phrase of each question.
-
-    That is the product of its tokens' probabilities, the end mark among them.
-    """
-    device = next(model.parameters()).device
-    found = np.zeros(data.num_questions)
-    for part in chunks(len(data), batch_size):
-        batch = to_device(data.batch(part), device)
-        said, following = batch.phrase_ids[:, :-1], batch.phrase_ids[:, 1:]
-        logits = model(
-            to_floats(batch.images), batch.question_ids, said, batch.image_rows, batch.question_rows
-        )
-        scores = logits.log_softmax(dim=-1).gather(-1, following[..., None])[..., 0]
-        scores = scores.masked_fill(following == PAD_ID, 0.0)
-        found[batch.rows.cpu().numpy()] = scores.double().sum(dim=1).exp().cpu().numpy()
-    return found
-
-
 def phrase(
     model: PhraseGenerator, data: QuestionData, tokenizer: TextTokenizer, batch_size: int
-) -> Strings:
-    """A phrase (M,) for every question of a split, `batch_size` pictures at a time."""
+) -> Answers:
+    """A phrase for every question of a split, `batch_size` pictures at a time.
+
+    Its confidence is the product of its tokens' probabilities, the end mark among them.
+    """
     device = next(model.parameters()).device
     phrases = np.empty(data.num_questions, dtype=object)
+    confidence = np.zeros(data.num_questions)
     cache: KVCache | None = None
     for part in chunks(len(data), batch_size):
         batch = to_device(data.batch(part), device)
         if cache is None or cache.batch_size != len(batch.rows):
             cache = model.decoder.new_cache(len(batch.rows))
-        tokens = generate(
+        tokens, logits = generate(
             model,
             to_floats(batch.images),
             batch.question_ids,
             image_rows=batch.image_rows,
             question_rows=batch.question_rows,
             cache=cache,
-        ).tokens
-        phrases[batch.rows.cpu().numpy()] = [tokenizer.decode(row) for row in tokens.tolist()]
-    return phrases
+            keep_logits=True,
+        )
+        assert logits is not None
+        rows = batch.rows.cpu().numpy()
+        phrases[rows] = [tokenizer.decode(row) for row in tokens.tolist()]
+        confidence[rows] = _probability(tokens, logits).cpu().numpy()
+    return Answers(phrases, confidence)
+
+
+def _probability(tokens: Tensor, logits: Tensor) -> Tensor:
+    """That of each row's tokens (B, N), up to its end mark, by logits (B, N, V): (B,) doubles."""
+    of_token = logits.gather(-1, tokens[..., None])[..., 0] - logits.logsumexp(dim=-1)
+    return of_token.masked_fill(tokens == PAD_ID, 0.0).double().sum(dim=1).exp()
 
 
 def caption(

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from vlm.evaluation.floors import AskedColumns, floor_correct, floor_correct_within_families
 from vlm.evaluation.intervals import Interval, bootstrap, ratio_interval, wilson
 from vlm.evaluation.retrieval import FirstHits, first_hits, retrieval_report
-from vlm.evaluation.text_metrics import bleu_from_statistics, bleu_statistics, corpus_bleu4
+from vlm.evaluation.text_metrics import bleu_from_statistics, bleu_statistics
 from vlm.evaluation.vqa_metrics import family_accuracy, macro_accuracy
 
 Bools = npt.NDArray[np.bool_]
@@ -153,14 +153,31 @@ def score_bleu(
     seed: int,
 ) -> Figures:
     """Corpus BLEU-4 of texts about pictures, and its interval over pictures."""
-    tokens = [text.split() for text in hypotheses]
-    wanted = [[text.split() for text in texts] for texts in references]
-    rows = [bleu_statistics(t, w) for t, w in zip(tokens, wanted, strict=True)]
+    rows = _bleu_rows(hypotheses, references)
     pictures, picture = np.unique(scene_ids, return_inverse=True)
-    sums = np.zeros((len(pictures), len(rows[0])), dtype=np.int64)
-    np.add.at(sums, picture, np.stack(rows))
+    sums = np.zeros((len(pictures), rows.shape[1]), dtype=np.int64)
+    np.add.at(sums, picture.reshape(-1), rows)
     interval = bootstrap(sums, bleu_from_statistics, resamples=resamples, seed=seed)
-    return {"bleu4": corpus_bleu4(tokens, wanted), **ends("bleu4", interval)}
+    return {"bleu4": float(bleu_from_statistics(sums.sum(axis=0))), **ends("bleu4", interval)}
+
+
+def bleu_of(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> float:
+    """Corpus BLEU-4 of texts, split at white space."""
+    return float(bleu_from_statistics(_bleu_rows(hypotheses, references).sum(axis=0)))
+
+
+def _bleu_rows(
+    hypotheses: Sequence[str], references: Sequence[Sequence[str]]
+) -> npt.NDArray[np.int64]:
+    """`bleu_statistics` of each text; few of a split's texts differ, so each is counted once."""
+    known: dict[tuple[str, ...], npt.NDArray[np.int64]] = {}
+    rows = []
+    for text, texts in zip(hypotheses, references, strict=True):
+        pair = (text, *texts)
+        if pair not in known:
+            known[pair] = bleu_statistics(text.split(), [each.split() for each in texts])
+        rows.append(known[pair])
+    return np.stack(rows)
 
 
 def score_proportion(name: str, correct: Bools) -> Figures:

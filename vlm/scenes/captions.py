@@ -101,6 +101,16 @@ def parse_caption(text: str, world: WorldConfig) -> str | None:
     return _wording(tuple(world.shapes), tuple(world.colors)).parse(text)
 
 
+def told_facts(text: str, world: WorldConfig) -> list[str]:
+    """Every fact that a caption tells, as in a fact key, whatever else it says.
+
+    It is read by the template in which it tells most; a fact told twice counts twice.
+
+    Example: "a circle at the top left and a plus" tells `circle@top-left` alone.
+    """
+    return _wording(tuple(world.shapes), tuple(world.colors)).told(text)
+
+
 def longest_caption(data: DataConfig) -> int:
     """The most words of a caption in this world, were there room for any objects anywhere."""
     wording = _wording(tuple(data.world.shapes), tuple(data.world.colors))
@@ -145,6 +155,24 @@ class _Wording:
             if text.startswith(opening) and all(item in ids for item in items):
                 return self.key([ids[item] for item in items])
         return None
+
+    def told(self, text: str) -> list[str]:
+        readings = (
+            [
+                self.keys[fact]
+                for segment in text.split(template.joint)
+                for fact in _last(segment, ids)
+            ]
+            for template, ids in zip(TEMPLATES, self.ids, strict=True)
+        )
+        return max(readings, key=len)
+
+
+def _last(segment: str, ids: dict[str, int]) -> list[int]:
+    """The fact that the longest possible ending of these words tells, if any does."""
+    words = segment.split()
+    endings = (" ".join(words[start:]) for start in range(len(words)))
+    return next(([ids[ending]] for ending in endings if ending in ids), [])
 
 
 @cache
