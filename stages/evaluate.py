@@ -35,7 +35,7 @@ from vlm.evaluation.heads import HEADS, Heads, Replies
 from vlm.evaluation.looking import score_looking
 from vlm.evaluation.out_of_distribution import score_unlike
 from vlm.evaluation.outputs import Predictions, write_curves, write_plots, write_predictions
-from vlm.evaluation.predicting import Floats, Strings, caption, similarity
+from vlm.evaluation.predicting import Strings, caption, embed_gallery
 from vlm.evaluation.scoring import (
     Bools,
     Figures,
@@ -66,11 +66,11 @@ def main(params: Params) -> None:
     heads = Heads.load(HEAD_MODELS, section.batch_size, device)
     replies = heads.reply(scenes, questions)
     right = replies.right(questions)
-    captions, gallery = describe(scenes, heads, section, device)
+    captions, vectors = describe(scenes, heads, section, device)
 
     scorer = Scorer(list(questions.family), questions.scene_id, section.resamples, seed)
     floors = score_floors(scorer, train, asked(questions, scenes.objects))
-    keys = [keys[0] for keys in scenes.caption_keys[: len(gallery)]]
+    keys = [keys[0] for keys in scenes.caption_keys[: section.gallery]]
     world = params.data.world
     metrics: Figures = {
         "pictures": len(scenes),
@@ -87,7 +87,7 @@ def main(params: Params) -> None:
         "caption": score_captions(
             captions, scenes, *commonest_captions(), world, section.resamples, seed
         ),
-        "retrieval": score_retrieval(gallery, keys, section.resamples, seed),
+        "retrieval": score_retrieval(*vectors, keys, section.resamples, seed),
         **breakdowns(test, replies, right, train, scorer),
         "word_order": score_word_order(heads, scenes, questions, replies, scorer, floors),
     }
@@ -116,12 +116,12 @@ def read_split(folder: Path, params: Params) -> Split:
 
 def describe(
     scenes: SceneTable, heads: Heads, section: EvaluateConfig, device: torch.device
-) -> tuple[list[str], Floats]:
-    """The pretrained model's captions, and (G, G) how well the gallery's captions fit."""
+) -> tuple[list[str], tuple[torch.Tensor, torch.Tensor]]:
+    """The pretrained model's captions, and the vectors of the gallery's pictures and captions."""
     captioner = load_captioner(PRETRAINED).to(device)
     pairs = CaptionData(scenes, heads.tokenizer, heads.max_length)
     captions = caption(captioner, pairs.images, heads.tokenizer, section.batch_size)
-    return captions, similarity(captioner, pairs, section.gallery, section.batch_size)
+    return captions, embed_gallery(captioner, pairs, section.gallery, section.batch_size)
 
 
 def breakdowns(

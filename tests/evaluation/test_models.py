@@ -7,7 +7,7 @@ import torch
 from vlm.data.loading import CaptionData, QuestionData
 from vlm.data.tables import QuestionTable, SceneTable
 from vlm.data.tokenizer import TextTokenizer
-from vlm.evaluation.predicting import caption, classify, cosines, phrase, similarity
+from vlm.evaluation.predicting import caption, classify, cosines, embed_gallery, phrase
 from vlm.evaluation.scoring import Scorer, score_head, score_retrieval
 from vlm.model.vlm import ContrastiveCaptioner, VLMConfig
 from vlm.model.vqa import AnswerClassifier, PhraseGenerator
@@ -59,21 +59,24 @@ def test_batch_size_changes_no_answer():
     np.testing.assert_allclose(one.confidence, many.confidence, rtol=1e-5)
     images = pairs.images
     assert caption(captioner, images, TOKENIZER, 1) == caption(captioner, images, TOKENIZER, 16)
-    one, many = similarity(captioner, pairs, N, 1), similarity(captioner, pairs, N, 16)
-    assert np.abs(one - many).max() < 1e-5
+    one, many = (embed_gallery(captioner, pairs, N, size) for size in (1, 16))
+    for few, all_ in zip(one, many, strict=True):
+        torch.testing.assert_close(few, all_, atol=1e-5, rtol=1e-5)
 
 
 def test_equal_captions_tie_to_the_last_bit():
     """Else rounding, and not the expected value of a tie, would decide the figures by id."""
     model = ContrastiveCaptioner(CONFIG).eval()
-    scores = similarity(model, CaptionData(SCENES, TOKENIZER, 12), N, 4)
+    images, texts = embed_gallery(model, CaptionData(SCENES, TOKENIZER, 12), N, 4)
+    assert (texts[0] == texts[3]).all() and (texts[1] == texts[4]).all()
+    scores = cosines(images, texts)
     assert (scores[:, 0] == scores[:, 3]).all() and (scores[:, 1] == scores[:, 4]).all()
 
 
 def test_a_perfect_encoder_by_keys_and_by_id():
     """Captions x, x, y for pictures 0, 1, 2: 1.0 with equals counted, 2/3 by id."""
-    scores = np.array([[1.0, 1, 0], [1, 1, 0], [0, 0, 1]])
-    figures = score_retrieval(scores, ["x", "x", "y"], resamples=10, seed=0)
+    vectors = np.array([[1.0, 0], [1, 0], [0, 1]])
+    figures = score_retrieval(vectors, vectors, ["x", "x", "y"], resamples=10, seed=0)
     assert figures["image_to_text_R@1"] == 1
     assert figures["image_to_text_id_R@1"] == pytest.approx(2 / 3)
     assert figures["chance_R@1"] == pytest.approx(5 / 9)

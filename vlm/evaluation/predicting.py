@@ -115,10 +115,10 @@ def caption(
 
 
 @torch.inference_mode()
-def similarity(
+def embed_gallery(
     model: ContrastiveCaptioner, data: CaptionData, gallery: int, batch_size: int
-) -> Floats:
-    """(G, G) cosines of the first G pictures and the first caption of each."""
+) -> tuple[Tensor, Tensor]:
+    """The vectors (G, D) of the first G pictures and of the first caption of each."""
     device = next(model.parameters()).device
     size = min(gallery, len(data))
     images = torch.cat(
@@ -133,7 +133,7 @@ def similarity(
     texts = torch.cat(
         [model.encode_text(ids[part].to(device)) for part in chunks(len(ids), batch_size)]
     )
-    return cosines(images, texts).cpu().numpy()[:, rows.numpy()]
+    return images, texts[rows.to(device)]
 
 
 def cosines(images: Tensor, texts: Tensor) -> Tensor:

@@ -10,10 +10,11 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from numpy.typing import ArrayLike
 
 from vlm.evaluation.floors import AskedColumns, floor_correct, floor_correct_within_families
 from vlm.evaluation.intervals import Interval, bootstrap, ratio_interval, wilson
-from vlm.evaluation.retrieval import FirstHits, first_hits, retrieval_report
+from vlm.evaluation.retrieval import FirstHits, first_hits_of_vectors, retrieval_report
 from vlm.evaluation.text_metrics import bleu_from_statistics, bleu_statistics
 from vlm.evaluation.vqa_metrics import family_accuracy, macro_accuracy
 
@@ -187,20 +188,23 @@ def score_proportion(name: str, correct: Bools) -> Figures:
 
 
 def score_retrieval(
-    similarity: npt.NDArray[np.float64], keys: Sequence[str], resamples: int, seed: int
+    images: ArrayLike, texts: ArrayLike, keys: Sequence[str], resamples: int, seed: int
 ) -> Figures:
     """Both directions, equal captions counted as hits; and strictly by id.
 
     Args:
-        similarity: (G, G), pictures by captions.
+        images, texts: (G, D) vectors of the pictures and of a caption of each.
         keys: (G,) fact keys; equal keys are equivalent captions.
         resamples, seed: of the bootstrap.
     """
-    ids = np.arange(len(keys))
+    ids, known = np.arange(len(keys)), np.asarray(keys)
     figures: Figures = {"gallery": len(keys)}
-    for direction, scores in (("image_to_text", similarity), ("text_to_image", similarity.T)):
-        hits = first_hits(scores, np.asarray(keys), np.asarray(keys))
-        report = retrieval_report(hits)
+    for direction, sides in (
+        ("image_to_text", (images, texts)),
+        ("text_to_image", (texts, images)),
+    ):
+        hits = first_hits_of_vectors(*sides, known, known)
+        report = retrieval_report(hits, by_id=first_hits_of_vectors(*sides, ids, ids))
         for k in (1, 5, 10):
             name = f"{direction}_R@{k}"
             figures |= {name: report[f"R@{k}"], **ends(name, _hit_interval(hits, k))}
@@ -209,9 +213,11 @@ def score_retrieval(
         interval = bootstrap(ranks[:, None], lambda s: s[:, 0] / len(ids), 0.95, resamples, seed)
         name = f"{direction}_MRR"
         figures |= {name: report["MRR"], **ends(name, interval)}
-        figures["chance_MRR"] = float(hits.by_chance().reciprocal_rank().mean())
         figures[f"{direction}_median_rank"] = report["median_rank"]
-        figures[f"{direction}_id_R@1"] = retrieval_report(first_hits(scores, ids, ids))["R@1"]
+        figures[f"{direction}_id_R@1"] = report["id_R@1"]
+        for name in ("chance_MRR", "chance_median_rank"):
+            figures[name] = report[name]
+        figures["chance_id_R@1"] = report["id_chance_R@1"]
     return figures
 
 
