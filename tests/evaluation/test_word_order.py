@@ -14,6 +14,7 @@ from vlm.data.tokenizer import TextTokenizer
 from vlm.evaluation.heads import Heads
 from vlm.evaluation.scoring import Figures, Scorer
 from vlm.evaluation.word_order import (
+    ORDERS,
     encode,
     mean_distance,
     score_distances,
@@ -83,11 +84,15 @@ def test_every_order_of_three_words_comes_up_alike():
     assert counts.min() > 330  # 400 each, and a standard deviation of 18
 
 
-def test_each_distinct_question_is_scrambled_once_and_the_rest_stays():
+def test_each_question_takes_its_orders_by_turns_and_the_rest_stays():
     other = scrambled(QUESTIONS, 0)
     pairs = set(zip(QUESTIONS.question, other.question, strict=True))
-    assert len(pairs) == len(set(QUESTIONS.question))
     assert all(one != two for one, two in pairs)
+    for text in set(QUESTIONS.question):
+        texts = other.question[QUESTIONS.question == text].tolist()
+        turns = [scramble(text, 0, row % ORDERS) for row in range(len(texts))]
+        assert texts == turns
+    assert len(pairs) > 2 * len(set(QUESTIONS.question))
     assert other.answer is QUESTIONS.answer and other.phrase is QUESTIONS.phrase
     assert (scrambled(QUESTIONS, 0).question == other.question).all()
     assert (scrambled(QUESTIONS, 1).question != other.question).any()
@@ -134,22 +139,29 @@ def test_positions_notice_and_all_is_counted_as_told():
 def test_distances_are_means_over_distinct_questions():
     """Each text encoded alone, without padding, in a loop."""
     encoder = make_heads(1).classifier.text
-    pairs = dict(zip(QUESTIONS.question, scrambled(QUESTIONS, 0).question, strict=True))
+    orders = {
+        text: [scramble(text, 0, turn) for turn in range(1 + place % 3)]
+        for place, text in enumerate(dict.fromkeys(QUESTIONS.question))
+    }
     families = dict(zip(QUESTIONS.question, QUESTIONS.family, strict=True))
-    figures = score_distances(encoder, TOKENIZER, pairs, families, SCORER)
-    alone = {text: encode(encoder, TOKENIZER, [text])[0] for pair in pairs.items() for text in pair}
-    distances = {text: 1 - alone[text] @ alone[other] for text, other in pairs.items()}
+    figures = score_distances(encoder, TOKENIZER, orders, families, SCORER)
+    texts = {each for text, others in orders.items() for each in (text, *others)}
+    alone = {text: encode(encoder, TOKENIZER, [text])[0] for text in texts}
+    distances = {
+        text: np.mean([1 - alone[text] @ alone[other] for other in others])
+        for text, others in orders.items()
+    }
     assert figures["distance"] == pytest.approx(np.mean(list(distances.values())), abs=1e-6)
-    relation = [distances[text] for text in pairs if families[text] == "relation"]
+    relation = [distances[text] for text in orders if families[text] == "relation"]
     assert figures["distance_by_family"]["relation"] == pytest.approx(np.mean(relation), abs=1e-6)
-    between = [1 - alone[a] @ alone[b] for a, b in combinations(pairs, 2)]
+    between = [1 - alone[a] @ alone[b] for a, b in combinations(orders, 2)]
     expected = pytest.approx(np.mean(between), abs=1e-6)
     assert figures["distance_between_questions"] == expected
 
 
 def test_a_single_question_has_no_scale():
     encoder = make_heads(1).classifier.text
-    figures = score_distances(encoder, TOKENIZER, {"is": "is"}, {"is": "exists"}, SCORER)
+    figures = score_distances(encoder, TOKENIZER, {"is": ["is"]}, {"is": "exists"}, SCORER)
     assert figures["distance"] == pytest.approx(0, abs=1e-12)
     assert "distance_between_questions" not in figures
 

@@ -6,6 +6,7 @@ That is the floor of every figure here; the accuracies have the floors of their 
 Shapes: M questions, U distinct ones, T tokens, D width.
 """
 
+from collections import Counter
 from dataclasses import replace
 
 import numpy as np
@@ -22,10 +23,11 @@ from vlm.model.text import TextEncoder
 
 Floats = npt.NDArray[np.float64]
 TEXTS = 512  # encoded at once
+ORDERS = 8  # ways in which a question is scrambled
 
 
-def scramble(text: str, seed: int) -> str:
-    """The words of `text` in another order: a function of the two, and of nothing else.
+def scramble(text: str, seed: int, turn: int = 0) -> str:
+    """The words of `text` in another order: a function of the three, and of nothing else.
 
     All orders that read differently are equally likely. A text whose words allow no other order
     comes back as it is.
@@ -33,7 +35,7 @@ def scramble(text: str, seed: int) -> str:
     words = text.split()
     if len({word.lower() for word in words}) < 2:  # the tokenizer, too, knows no capitals
         return text
-    rng = np.random.default_rng((seed, *text.encode()))
+    rng = np.random.default_rng((seed, turn, *text.encode()))
     while True:
         order = rng.permutation(len(words))
         drawn = [words[place] for place in order]
@@ -42,9 +44,20 @@ def scramble(text: str, seed: int) -> str:
 
 
 def scrambled(questions: QuestionTable, seed: int) -> QuestionTable:
-    """The same questions, each distinct one scrambled once; answers and phrases stay."""
-    texts = {text: scramble(text, seed) for text in set(questions.question)}
-    other = np.array([texts[text] for text in questions.question], dtype=object)
+    """The same questions with their words in other orders; answers and phrases stay.
+
+    A question asked about several pictures is scrambled in `ORDERS` ways by turns: some orders are
+    kinder than others.
+    """
+    turns: Counter[str] = Counter()
+    drawn: dict[tuple[str, int], str] = {}
+    other = np.empty(len(questions), dtype=object)
+    for row, text in enumerate(questions.question):
+        pair = text, turns[text] % ORDERS
+        turns[text] += 1
+        if pair not in drawn:
+            drawn[pair] = scramble(text, seed, pair[1])
+        other[row] = drawn[pair]
     return replace(questions, question=other)
 
 
@@ -72,16 +85,19 @@ def score_word_order(
     after = heads.reply(scenes, other)
     changed, right = after.changed(before), after.right(questions)
     families = dict(zip(questions.question, questions.family, strict=True))
-    pairs = dict(zip(questions.question, other.question, strict=True))
+    orders: dict[str, list[str]] = {text: [] for text in questions.question}
+    for text, scrambled_text in dict.fromkeys(zip(questions.question, other.question, strict=True)):
+        orders[text].append(scrambled_text)
     figures: Figures = {
         "pictures": len(scenes),
         "questions": len(questions),
-        "distinct_questions": len(pairs),
-        "without_another_order": sum(one == two for one, two in pairs.items()),
+        "distinct_questions": len(orders),
+        "orders": sum(map(len, orders.values())),
+        "without_another_order": sum(texts == [text] for text, texts in orders.items()),
     }
     for head, encoder in zip(HEADS, (heads.classifier.text, heads.generator.text), strict=True):
         figures[head] = {
-            **score_distances(encoder, heads.tokenizer, pairs, families, scorer),
+            **score_distances(encoder, heads.tokenizer, orders, families, scorer),
             **scorer.accuracy("changed", changed[head]),
             **scorer.by_family(changed[head], "changed_"),
             **score_head(scorer, right[head], floors),
@@ -92,26 +108,30 @@ def score_word_order(
 def score_distances(
     encoder: TextEncoder,
     tokenizer: TextTokenizer,
-    pairs: dict[str, str],
+    orders: dict[str, list[str]],
     families: dict[str, str],
     scorer: Scorer,
 ) -> Figures:
-    """1 - cosine between the vectors of each distinct text and of its scrambled self.
+    """1 - cosine between the vectors of each distinct text and of its scrambled selves.
 
-    Means, overall and by family, each with its interval over the distinct texts. The scale to read
+    Means, overall and by family, each with its interval over the distinct texts; a text's own is
+    the mean over its orders. The scale to read
     them by is `distance_between_questions`, the mean 1 - cosine over all pairs of distinct texts;
     a single text has none.
     """
-    whole, other = (encode(encoder, tokenizer, list(texts)) for texts in (pairs, pairs.values()))
-    distances = np.clip(1 - (whole * other).sum(axis=1), 0, 2)  # rounding makes it -1e-16
-    labels = np.array([families[text] for text in pairs])
+    whole = encode(encoder, tokenizer, list(orders))
+    text_of = np.repeat(np.arange(len(orders)), [len(texts) for texts in orders.values()])
+    other = encode(encoder, tokenizer, [text for texts in orders.values() for text in texts])
+    each = np.clip(1 - (whole[text_of] * other).sum(axis=1), 0, 2)  # rounding makes it -1e-16
+    distances = np.bincount(text_of, each) / np.bincount(text_of)
+    labels = np.array([families[text] for text in orders])
     figures: Figures = dict(zip(_ends("distance"), _mean(distances, scorer), strict=True))
     names = _ends("distance_by_family")
     figures |= {name: {} for name in names}
     for family in np.unique(labels).tolist():
         for name, value in zip(names, _mean(distances[labels == family], scorer), strict=True):
             figures[name][family] = value
-    if len(pairs) > 1:
+    if len(orders) > 1:
         figures["distance_between_questions"] = mean_distance(whole)
     return figures
 
