@@ -143,9 +143,9 @@ def breakdowns(
     if len(counts):
         spoken = {
             phrase: answer
-            for text, question in test.truth.questions.items()
-            if question.family == "count" and text in question.texts
-            for phrase, answer in zip(question.phrases, question.answers, strict=False)
+            for question in test.truth.questions.values()
+            if question.family == "count"
+            for phrase, answer in zip(question.phrases, question.answers, strict=True)
         }
         figures["counting"] = score_counting(
             replies.of_rows(counts), questions.answer[counts], questions.phrase[counts], spoken
