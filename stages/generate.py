@@ -41,6 +41,8 @@ def main(params: Params) -> None:
         (DATA / split).mkdir(parents=True, exist_ok=True)
         metrics[split] = {"scenes": len(members), "questions": 0, "answers": {}}
         if not len(members):
+            for stale in (DATA / split).glob("*.parquet"):
+                stale.unlink()
             continue
         drawn = tell(data, seed, split, members)
         hashes = _write(DATA / split, drawn)
