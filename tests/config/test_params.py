@@ -117,7 +117,7 @@ def test_rules_across_fields(values, expected):
 
 
 def test_relation_needs_two_shapes():
-    assert "relation" in message(data__world__shapes=["plus"])
+    assert "relation" in message(data__world__shapes=["plus"], data__world__held_out=[])
 
 
 def test_yaml_1_2_numbers_and_words(tmp_path):

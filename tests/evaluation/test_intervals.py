@@ -137,7 +137,7 @@ def test_refuses_what_it_cannot_resample():
             resample_sums(table)
     with pytest.raises(UserError, match="resamples"):
         resample_sums([[1.0]], resamples=0)
-    with pytest.raises(UserError, match="every image"):
-        ratio_interval([[0.0]], [[0.0]])
+    with pytest.raises(UserError, match="an accuracy needs at least 1 question, got 0"):
+        ratio_interval([[0.0], [0.0]], [[0.0], [0.0]])
     with pytest.raises(UserError, match="must be"):
         ratio_interval([[0.0]], [[0.0, 1.0]])

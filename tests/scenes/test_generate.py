@@ -10,6 +10,8 @@ from vlm.data.tables import read_questions, read_scenes
 from vlm.errors import UserError
 from vlm.scenes.sampler import sample_scenes
 
+SPLITS = {"train": 40, "val": 20, "test": 30, "test_ood": 12}
+
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -21,13 +23,13 @@ def make(data: DataConfig, seed: int = 0) -> None:
     generate.main(Params.model_construct(seed=seed, data=data))
 
 
-def test_three_splits_and_their_metrics(folder: Path):
+def test_four_splits_and_their_metrics(folder: Path):
     make(make_data())
     metrics = json.loads((folder / "metrics/generate.json").read_text())
     assert metrics["duplicate_pictures_across_splits"] == 0
     assert 0 < metrics["test_layouts_in_train"] < 1
     pixels: set[bytes] = set()
-    for split, number in (("train", 40), ("val", 20), ("test", 30)):
+    for split, number in SPLITS.items():
         scenes, questions = read_scenes(folder / "data" / split), read_questions(f"data/{split}")
         assert len(scenes) == number and len(questions) == 8 * number
         assert metrics[split]["scenes"] == number and metrics[split]["questions"] == 8 * number
@@ -35,7 +37,31 @@ def test_three_splits_and_their_metrics(folder: Path):
         assert metrics[split]["answers"]["exists"]["yes"] == pytest.approx(yes)
         assert [len(texts) for texts in scenes.captions] == [3] * number
         pixels |= {image.tobytes() for image in scenes.images}
-    assert len(pixels) == 90
+    assert len(pixels) == sum(SPLITS.values())
+    assert metrics["test_ood"]["scenes_with_held_out_combination"] == 0
+
+
+def test_held_out_combinations_are_in_half_of_the_last_split(folder: Path):
+    make(make_data(DEFAULT | {"held_out": ["plus@center"]}))
+    metrics = json.loads((folder / "metrics/generate.json").read_text())
+    assert metrics["test_ood"]["scenes"] == 12
+    assert metrics["test_ood"]["scenes_with_held_out_combination"] == 6
+    scenes = read_scenes("data/test_ood")
+    assert [len(objects) for objects in scenes.objects[6:]] == [4] * 6
+
+
+def test_a_split_without_scenes_is_a_folder_without_tables(folder: Path):
+    make(make_data())
+    assert len(list((folder / "data/test_ood").iterdir())) == 2
+    make(make_data(test_ood_scenes=0))  # and what stood there is gone
+    assert list((folder / "data/test_ood").iterdir()) == []
+    metrics = json.loads((folder / "metrics/generate.json").read_text())
+    assert metrics["test_ood"] == {
+        "scenes": 0,
+        "questions": 0,
+        "answers": {},
+        "scenes_with_held_out_combination": 0,
+    }
 
 
 def test_the_same_bytes_again_and_others_for_another_seed(folder: Path):
@@ -49,7 +75,7 @@ def test_the_same_bytes_again_and_others_for_another_seed(folder: Path):
     make(make_data())
     first = files()
     make(make_data())
-    assert files() == first and len(first) == 7
+    assert files() == first and len(first) == 9
     make(make_data(), seed=1)
     assert files().keys() == first.keys()
     assert all(content != first[name] for name, content in files().items())

@@ -16,6 +16,7 @@ DEFAULT: dict[str, Any] = {
     "spacing": 9,
     "margin": 6,
     "max_tries": 30,
+    "held_out": [],
     "noise": 0.03,
 }
 COLORFUL: dict[str, Any] = DEFAULT | {
@@ -39,6 +40,7 @@ def make_data(world: dict[str, Any] | None = None, **changes: Any) -> DataConfig
         "train_scenes": 40,
         "val_scenes": 20,
         "test_scenes": 30,
+        "test_ood_scenes": 12,
         "world": world or DEFAULT,
         "captions_per_scene": 3,
         "questions_per_scene": 8,

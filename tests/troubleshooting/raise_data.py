@@ -23,6 +23,8 @@ from vlm.evaluation.timings import COLUMNS
 from vlm.model.vlm import VLMConfig
 from vlm.model.vqa import AnswerClassifier
 from vlm.reporting.inputs import read_inputs
+from vlm.scenes.scene import from_records
+from vlm.scenes.truth import Truth
 from vlm.training.objectives import classification
 from vlm.training.train import train
 
@@ -99,7 +101,7 @@ def no_questions() -> None:
 def the_same_picture_twice() -> None:
     """A world with room for one picture, and noise that moves no pixel of it."""
     one = {"image_size": 9, "margin": 4, "shapes": ["plus"], "min_objects": 1, "max_objects": 1}
-    changes = {f"data__world__{key}": value for key, value in one.items()}
+    changes = {f"data__world__{key}": value for key, value in (one | {"held_out": []}).items()}
     families = {"what_shape": 1, "count": 1}
     vision = {"model__vision__patch_size": 3, "model__vision__stem": "patch"}
     generate.main(tiny(**changes, **vision, data__world__noise=0.0001, data__families=families))
@@ -189,6 +191,9 @@ DATA: dict[str, Raiser] = {
     ),
     "data/val: no supervised item in the first 8 of 8 pictures; raise val_pictures": (
         nothing_to_learn(["yes"], ["no"])
+    ),
+    "question: got 'is it a plus', expected one of this world's": lambda: Truth(tiny().data).tell(
+        from_records([[]], tiny().data.world), np.array([0]), ["is it a plus"]
     ),
     "metrics/generate.json: got …, expected the JSON of the stage generate": report_on(
         {

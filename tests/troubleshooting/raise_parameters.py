@@ -13,6 +13,7 @@ from vlm.config import Params, load_params, parse_params
 from vlm.data.loading import PictureOrder
 from vlm.model.attention import SelfAttention
 from vlm.model.patch_embed import ConvStem, PatchEmbed, sinusoidal_2d
+from vlm.scenes.scene import CELLS, cell_name
 
 
 def tiny(**changes: Any) -> Params:
@@ -90,7 +91,12 @@ PARAMETERS: dict[str, Raiser] = {
     "conv stem needs patch_size a power of two, got 12": lambda: ConvStem(24, 12, 1, 16),
     "data.families.exist: unknown; did you mean exists?": given(data__families={"exist": 1}),
     "data.families.relation has no question to ask with data.world.shapes ['plus'],"
-    " expected at least two shapes": world(shapes=["plus"]),
+    " expected at least two shapes": world(shapes=["plus"], held_out=[]),
+    "data.world.held_out: got every cell for plus, expected one left for training": world(
+        held_out=[f"plus@{cell_name(cell)}" for cell in CELLS]
+    ),
+    "data.world.held_out: got plus@top-rigth, expected SHAPE@CELL with a shape of plus, circle"
+    " and a cell of …": world(held_out=["plus@top-rigth"]),
     "data.world.min_radius 1: plus and square look the same at radius 1,"
     " expected at least 2": world(shapes=["plus", "square"], min_radius=1),
     "data.world.shapes: got [], expected at least 1 item": world(shapes=[]),

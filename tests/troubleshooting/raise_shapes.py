@@ -2,12 +2,15 @@
 
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from error_page import Raiser
 from torch._dynamo.exc import TorchDynamoException
 
 from vlm.data.mock import mock_pairs
+from vlm.evaluation.calibration import expected_calibration_error, fit_temperature
+from vlm.evaluation.intervals import ratio_interval
 from vlm.evaluation.retrieval import first_hits_of_vectors, recall_at_k
 from vlm.evaluation.rouge import rouge_l
 from vlm.evaluation.suite import EvalSuite, build_eval_suite, evaluate
@@ -99,6 +102,14 @@ def pointing(rows: torch.Tensor) -> Raiser:
 SHAPES: dict[str, Raiser] = {
     "queries (2, 3) do not match gallery (2, 4): expected (Q, D) and (G, D)": lambda: (
         first_hits_of_vectors(torch.ones(2, 3), torch.ones(2, 4), [0, 1], [0, 1])
+    ),
+    "an accuracy needs at least 1 question, got 0": lambda: ratio_interval([[0.0]], [[0.0]]),
+    "confidence (3,) and correct (2,) differ": lambda: expected_calibration_error(
+        np.full(3, 0.5), [True, False]
+    ),
+    "confidence must be in [0, 1]": lambda: expected_calibration_error(np.array([80.0]), [True]),
+    "logits (3, 4) and labels (2,) must be (M, A) and (M,)": lambda: fit_temperature(
+        np.zeros((3, 4)), np.array([0, 1])
     ),
     "ROUGE-L needs at least 1 reference, got 0": lambda: rouge_l(["a", "circle"], []),
     "cache holds 3 positions and a memory; clear it first": decoding(cache=cached(16, 3)[1]),
