@@ -110,3 +110,7 @@ def test_a_question_batch_says_what_the_table_says():
         assert sorted(set(texts))[int(batch.answers[row])] == texts[index]
     assert len(batch.question_ids) == len(set(batch.question_rows.tolist()))
     assert batch.counts["phrase"] == int((batch.phrase_ids[:, 1:] != PAD_ID).sum())
+    for size in (1, 2, 9):  # a picture alone in its batch must have a question
+        parts = [part.tolist() for part in data.asked(size)]
+        assert [picture for part in parts for picture in part] == [0, 2, 3, 4]
+        assert {len(part) for part in parts[:-1]} <= {size}

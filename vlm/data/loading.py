@@ -199,6 +199,12 @@ class QuestionData:
     def __len__(self) -> int:
         return len(self.images)
 
+    def asked(self, size: int) -> Iterator[Tensor]:
+        """The pictures that have questions, `size` at a time: a batch must hold one at least."""
+        pictures = torch.nonzero(self._begin.diff())[:, 0]
+        for part in chunks(len(pictures), size):
+            yield pictures[part]
+
     def batch(self, pictures: Tensor, seed: tuple[int, ...] | None = None) -> QuestionBatch:
         """These pictures with all their questions, picture by picture; nothing is drawn."""
         begin, end = self._begin[pictures], self._begin[pictures + 1]

@@ -72,7 +72,7 @@ def read_attention(
     patches = model.config.vision.num_patches
     found = np.zeros((data.num_questions, patches))
     with torch.inference_mode():
-        for part in chunks(len(data), max(1, batch_size // 8)):
+        for part in data.asked(max(1, batch_size // 8)):
             batch = to_device(data.batch(part), device)
             if isinstance(model, PhraseGenerator):
                 words, extra = batch.phrase_ids[:, :-1], (batch.phrase_ids[:, :-1],)

@@ -57,7 +57,7 @@ def _logits(
 ) -> Iterator[tuple[npt.NDArray[np.int64], Tensor]]:
     """Rows of the question table and the classifier's logits of them, batch by batch."""
     device = next(model.parameters()).device
-    for part in chunks(len(data), batch_size):
+    for part in data.asked(batch_size):
         batch = to_device(data.batch(part), device)
         logits = model(
             to_floats(batch.images), batch.question_ids, batch.image_rows, batch.question_rows
@@ -76,7 +76,7 @@ def phrase(
     phrases = np.empty(data.num_questions, dtype=object)
     confidence = np.zeros(data.num_questions)
     cache: KVCache | None = None
-    for part in chunks(len(data), batch_size):
+    for part in data.asked(batch_size):
         batch = to_device(data.batch(part), device)
         if cache is None or cache.batch_size != len(batch.rows):
             cache = model.decoder.new_cache(len(batch.rows))
