@@ -119,7 +119,7 @@ def test_pretraining(printed):
 def test_evaluation(printed):
     text = printed("lesson6_evaluation", n_samples=12, num_pairs=20, steps=2, seeds=(0, 1))
     assert "12 unseen pairs, before and after 2 steps" in text
-    assert len(re.findall(r"-> \d\.\d\d \[\d\.\d\d, \d\.\d\d\], chance \d\.\d{3}", text)) == 8
+    assert len(re.findall(r"-> \d\.\d\d \[\d\.\d\d, \d\.\d\d\], chance \d\.\d{3}", text)) == 9
     assert numbers(r"seed \d: image_to_text_R@\d+ .*chance (\S+)", text) == [0.25, 0.5, 0.25, 0.5]
     assert len(numbers(r"seed \d: text_to_image_R@\d+ (\S+)", text)) == 4
 
