@@ -2,6 +2,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
+from slow_truth import brute_force
 from worlds import COLORFUL, DEFAULT, SHARES, make_data
 
 from vlm.config.schema import DataConfig
@@ -14,51 +15,10 @@ from vlm.scenes.render import render
 from vlm.scenes.sampler import sample_scenes
 from vlm.scenes.scene import ObjectRecord, Scenes, from_records
 
-WORDS = ["no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
-
 
 def asked(data: DataConfig, n: int, seed: int = 0) -> tuple[Scenes, AskedQuestions]:
     scenes = sample_scenes(data.world, seed, "train", n)
     return scenes, draw_questions(data, scenes, seed, "train")
-
-
-def counted_shapes(number: int) -> str:
-    return f"there is {WORDS[1]} shape" if number == 1 else f"there are {WORDS[number]} shapes"
-
-
-def brute_force(
-    family: str, question: str, objects: list[ObjectRecord], size: int, margin: int
-) -> tuple[str, str]:
-    """Answer and phrase, from the question's words and the stored objects alone."""
-    if family == "count":
-        return str(len(objects)), counted_shapes(len(objects))
-    if family == "what_shape":
-        if len(objects) == 1:
-            return objects[0]["shape"], f"it is a {objects[0]['shape']}"
-        return str(len(objects)), counted_shapes(len(objects)) if objects else "there is no shape"
-    words = question.split()
-    assert words[:3] == ["is", "there", "a"]
-    said = question.removeprefix("is there a ")
-    noun, truth = words[3], False
-    if family == "exists":
-        said = said.removesuffix(" in the image")
-        truth = any(each["shape"] == noun for each in objects)
-    elif family == "position":
-        said = said.removesuffix(" of the image")
-        for each in objects:
-            above, before = each["row"] < size / 2, each["col"] < size / 2
-            halves = {"top": above, "bottom": not above, "left": before, "right": not before}
-            truth = truth or halves[words[6]]
-    else:
-        said = said.removesuffix(" in the image")
-        for one in (each for each in objects if each["shape"] == noun):
-            for two in (each for each in objects if each["shape"] == words[-4]):
-                down, right = two["row"] - one["row"], two["col"] - one["col"]
-                ahead = {"left": right, "right": -right, "above": down, "below": -down}
-                truth = truth or ahead[words[4]] >= margin
-    if truth:
-        return "yes", f"yes there is a {said}"
-    return "no", f"no there is no {said}"
 
 
 @pytest.mark.parametrize("balance", ["natural", "balanced"])
