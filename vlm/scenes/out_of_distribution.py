@@ -1,7 +1,8 @@
 """Scenes unlike those that training draws, in one way each.
 
 - *combination*: at least one object of a shape where the world never puts that shape
-  (`world.held_out`), and as many objects as elsewhere.
+  (`world.held_out`), and no more objects than elsewhere. Scenes of many objects are commoner than
+  elsewhere, since each object is a chance of such a combination.
 - *crowd*: one object more than the world's most, and no held-out combination.
 """
 
