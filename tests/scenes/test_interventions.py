@@ -1,6 +1,7 @@
 """Scenes changed in one thing: that it is one thing, and one that the world allows."""
 
 from dataclasses import fields
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from vlm.scenes.render import draw, stamp
 from vlm.scenes.sampler import sample_scenes
 from vlm.scenes.scene import Ints, ObjectRecord, Scenes, from_records
 
-WORLDS: list[dict[str, object]] = [
+WORLDS: list[dict[str, Any]] = [
     DEFAULT | {"held_out": ["plus@top-right", "circle@bottom-left"]},
     COLORFUL | {"held_out": ["star@center"]},
 ]

@@ -93,7 +93,10 @@ def shuffle_pictures(split: Split) -> Altered:
 
 
 def shuffle_questions(split: Split) -> Altered:
-    """Each picture asked questions that were meant for other pictures, each of them once."""
+    """Each picture asked questions that were drawn for any picture, each of them once.
+
+    Chance leaves a few with their own picture, where they may change the truth as much as anywhere.
+    """
     order = _another(len(split.questions), split.seed)
     own = split.questions
     dealt = replace(own, question=own.question[order], family=own.family[order])
