@@ -104,7 +104,8 @@ def bootstrap(
 
     Args:
         statistics: (I, S) one row a picture.
-        function: Maps summed statistics (R, S) to (R,).
+        function: Maps summed statistics (R, S) to (R,); NaN where a resample has nothing to
+            divide by. Such resamples say nothing, and are left out.
         confidence: In (0, 1).
         resamples: R.
         seed: Of the resampling.
@@ -114,6 +115,9 @@ def bootstrap(
     """
     tail = (1 - _checked(confidence)) / 2
     values = function(resample_sums(statistics, resamples, seed))
+    values = values[~np.isnan(values)]
+    if not len(values):
+        values = function(np.sum(statistics, axis=0, keepdims=True))
     low, high = np.quantile(values, [tail, 1 - tail])
     return Interval(float(low), float(high))
 
@@ -129,9 +133,9 @@ def ratio_interval(
 
     One column is the plain (micro) accuracy; a column a family is the macro average, over the
     families that a resample has. Pictures without questions (in these families) are resampled too,
-    and count for nothing. Where every resample agrees (all right, all wrong, one picture)
-    the bootstrap has no width, and the interval is Wilson's with each picture that has a question
-    as one trial.
+    and count for nothing; nor does a resample that has no question at all. Where every other
+    agrees (all right, all wrong, one picture) the bootstrap has no width, and the interval is
+    Wilson's with each picture that has a question as one trial.
 
     Args:
         numerators: (I, F) right answers, see `sums_by_image`.
@@ -216,11 +220,13 @@ def _count(generator: np.random.Generator, num_images: int, resamples: int) -> F
 
 
 def _mean_ratio(sums: FloatArray) -> FloatArray:
-    """Mean over the families present of right / asked: (..., 2F) to (...)."""
+    """Mean over the families present of right / asked: (..., 2F) to (...), NaN where none is."""
     right, asked = np.split(sums, 2, axis=-1)
     present = asked > 0
     ratios = right / np.where(present, asked, 1.0)
-    return np.where(present, ratios, 0.0).sum(axis=-1) / np.maximum(1, present.sum(axis=-1))
+    number = present.sum(axis=-1)
+    mean = np.where(present, ratios, 0.0).sum(axis=-1) / np.maximum(1, number)
+    return np.where(number > 0, mean, np.nan)
 
 
 def _checked(confidence: float) -> float:

@@ -205,7 +205,7 @@ def _score(
     def interval(name: str, top: int, bottom: int) -> Figures:
         ratio = bootstrap(
             sums,
-            lambda s: s[:, top] / np.maximum(s[:, bottom], 1e-12),
+            lambda s: s[:, top] / np.where(s[:, bottom] > 0, s[:, bottom], np.nan),
             resamples=scorer.resamples,
             seed=scorer.seed,
         )
