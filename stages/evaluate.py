@@ -26,9 +26,9 @@ from vlm.data.tables import (
 from vlm.evaluation.altering import Split
 from vlm.evaluation.breakdowns import score_by_objects, score_counting, score_whole_pictures
 from vlm.evaluation.captioning import exact_captions, score_captions
-from vlm.evaluation.causal import probe
+from vlm.evaluation.causal import outcomes, score
 from vlm.evaluation.confidence import Calibrated, Judged, calibrate, score_calibration
-from vlm.evaluation.examples import write_attention, write_examples
+from vlm.evaluation.examples import example_rows, write_attention, write_examples
 from vlm.evaluation.floors import AskedColumns, best_guesses, floor_correct_within_families
 from vlm.evaluation.fresh import count_shared, score_fresh
 from vlm.evaluation.heads import HEADS, Heads, Replies
@@ -91,7 +91,10 @@ def main(params: Params) -> None:
         **breakdowns(test, replies, right, train, scorer),
         "word_order": score_word_order(heads, scenes, questions, replies, scorer, floors),
     }
-    metrics["probes"], outcomes = probe(heads, test, replies, scorer, train)
+    metrics["probes"], examples = {}, []
+    for name, outcome in outcomes(heads, test, replies):
+        metrics["probes"][name] = score(outcome, test, scorer, train)
+        examples += example_rows(name, outcome, test)
     metrics["attention"], maps = score_looking(heads, test, scorer)
     metrics["calibration"], calibrated = calibration(heads, test, replies, right, scorer)
     if any(UNLIKE.glob("scenes-*")):
@@ -101,7 +104,7 @@ def main(params: Params) -> None:
 
     exact = exact_captions(captions, scenes.caption_keys, world)
     write_predictions(PREDICTIONS, Predictions(replies, captions, exact), scenes, questions)
-    write_examples(PREDICTIONS / "probes.parquet", outcomes, test)
+    write_examples(PREDICTIONS / "probes.parquet", examples)
     write_attention(PREDICTIONS / "attention.parquet", maps, test)
     write_plots(PLOTS, metrics, replies, scenes, questions, section.samples)
     write_curves(PLOTS, metrics, calibrated, right)

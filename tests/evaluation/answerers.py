@@ -66,7 +66,7 @@ def columns_of(scenes: SceneTable, questions: QuestionTable) -> AskedColumns:
 def replies(answers: Sequence[str], phrases: Sequence[str]) -> Replies:
     """Said by both heads, and surely."""
     sure = np.ones(len(answers))
-    return Replies(Answers(np.array(answers, object), sure), np.array(phrases, object))
+    return Replies(*(Answers(np.array(texts, object), sure) for texts in (answers, phrases)))
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import pytest
 from answerers import Blind, Oracle, columns_of, make_data, make_split, replies
 
 from vlm.evaluation.altering import ALTERATIONS, Split
-from vlm.evaluation.causal import Outcome, probe, score
+from vlm.evaluation.causal import Outcome, outcomes, score
 from vlm.evaluation.floors import AskedColumns
 from vlm.evaluation.heads import HEADS, Answerer
 from vlm.evaluation.intervals import ratio_interval, sums_by_image
@@ -27,7 +27,9 @@ def probed(
     answerer: Answerer, split: Split = SPLIT, train: AskedColumns = SEEN
 ) -> tuple[Figures, Mapping[str, Outcome]]:
     before = answerer.reply(split.scenes, split.questions)
-    return probe(answerer, split, before, scorer_of(split), train)
+    found = dict(outcomes(answerer, split, before))
+    scorer = scorer_of(split)
+    return {name: score(one, split, scorer, train) for name, one in found.items()}, found
 
 
 ALL_KNOWING, ORACLE_OUTCOMES = probed(Oracle(SPLIT.data))

@@ -107,10 +107,11 @@ def test_a_world_that_holds_nothing_out_has_crowds_alone():
 
 @pytest.mark.parametrize("value", [0.0, 0.3, -1.0])
 def test_a_constant_model_retrieves_by_chance(value: float):
+    vectors = np.full((60, 4), value)
     keys = [keys[0] for keys in TEST.scenes.caption_keys[:60]]
     alike = [keys.count(key) for key in keys]
     assert len(set(keys)) < 60  # empty scenes at least
-    figures = score_retrieval(np.full((60, 60), value), keys, resamples=20, seed=0)
+    figures = score_retrieval(vectors, vectors[::-1], keys, resamples=20, seed=0)
     for k in (1, 5, 10):
         chance = np.mean([1 - math.comb(60 - n, k) / math.comb(60, k) for n in alike])
         assert chance > k / 60

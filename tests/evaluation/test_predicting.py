@@ -9,7 +9,9 @@ from small_heads import ANSWERS, SPLIT, TOKENIZER, data_of, make_heads
 
 from vlm.data.loading import to_floats
 from vlm.evaluation.calibration import softmax
-from vlm.evaluation.predicting import answer_logits, classify, phrase_confidence
+from vlm.evaluation.predicting import answer_logits, classify, phrase
+from vlm.generation import generate
+from vlm.marks import BOS_ID, EOS_ID
 
 HEADS = make_heads("multiply", "tokens")
 QUESTIONS = SPLIT.questions
@@ -38,16 +40,19 @@ def test_logits_of_each_question_alone(size: int):
 
 
 def test_a_phrase_is_as_likely_as_its_words_one_after_another():
-    found, again = (phrase_confidence(HEADS.generator, data_of(SPLIT), n) for n in (1, 64))
-    np.testing.assert_allclose(found, again, rtol=1e-4)
+    said, again = (phrase(HEADS.generator, data_of(SPLIT), TOKENIZER, n) for n in (1, 64))
+    assert (said.answer == again.answer).all()
+    np.testing.assert_allclose(said.confidence, again.confidence, rtol=1e-4)
+    ended = []
     with torch.no_grad():
         for row in range(0, 240, 9):
             ids = TOKENIZER.encode([QUESTIONS.question[row]])
-            words = TOKENIZER.encode([QUESTIONS.phrase[row]])[0].tolist()
+            words = generate(HEADS.generator, image_of(row), ids).tokens[0].tolist()
+            ended.append(EOS_ID in words)
+            words = [BOS_ID, *words[: words.index(EOS_ID) + 1 if ended[-1] else None]]
             chance = 1.0
             for place in range(1, len(words)):  # given those before, the end mark's chance too
-                said = torch.tensor([words[:place]])
-                logits = HEADS.generator(image_of(row), ids, said)[0, -1]
+                logits = HEADS.generator(image_of(row), ids, torch.tensor([words[:place]]))[0, -1]
                 chance *= math.exp(float(logits[words[place]] - logits.logsumexp(dim=-1)))
-            assert found[row] == pytest.approx(chance, rel=1e-4)
-    assert (found > 0).all() and (found < 1).all()
+            assert said.confidence[row] == pytest.approx(chance, rel=1e-4)
+    assert (said.confidence > 0).all() and (said.confidence < 1).all()

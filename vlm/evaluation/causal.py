@@ -5,6 +5,7 @@ keeps its reply; one that guesses from the question scores the floor beside. Whe
 a head must stay right: `holds`.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,28 +26,19 @@ class Outcome:
     after: Replies
 
 
-def probe(
-    answerer: Answerer, split: Split, before: Replies, scorer: Scorer, train: AskedColumns
-) -> tuple[Figures, dict[str, Outcome]]:
-    """Every alteration that applies to the split: its figures, and what was said.
+def outcomes(answerer: Answerer, split: Split, before: Replies) -> Iterator[tuple[str, Outcome]]:
+    """Every alteration that leaves something to ask, by name, and what is said to it.
 
     Args:
         answerer: what is probed.
         split: what is altered.
         before: what the answerer says to the split as it is.
-        scorer: of the split.
-        train: what the floors learn from.
     """
-    figures: Figures = {}
-    outcomes = {}
     for name, alter in ALTERATIONS.items():
         altered = alter(split)
-        if not len(altered.rows):
-            continue
-        after = answerer.reply(altered.scenes, altered.questions)
-        outcomes[name] = Outcome(altered, before.of_rows(altered.rows), after)
-        figures[name] = score(outcomes[name], split, scorer, train)
-    return figures, outcomes
+        if len(altered.rows):
+            after = answerer.reply(altered.scenes, altered.questions)
+            yield name, Outcome(altered, before.of_rows(altered.rows), after)
 
 
 def score(outcome: Outcome, split: Split, scorer: Scorer, train: AskedColumns) -> Figures:

@@ -1,7 +1,8 @@
 """A few pictures of every probe, for people to look at: before and after, asked, true and said."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -40,30 +41,34 @@ def choose(outcome: Outcome, split: Split) -> Ints:
     return np.array(list(chosen.values()), np.int64)
 
 
-def write_examples(path: Path, outcomes: Mapping[str, Outcome], split: Split) -> None:
-    """One row an example: pictures as PNG, questions, truths, and both heads' replies."""
+def example_rows(probe: str, outcome: Outcome, split: Split) -> list[dict[str, Any]]:
+    """A row an example: pictures as PNG, questions, truths, and both heads' replies."""
+    asked, own = outcome.altered.questions, split.questions
     rows = []
-    for probe, outcome in outcomes.items():
-        asked, own = outcome.altered.questions, split.questions
-        for row in choose(outcome, split):
-            was = outcome.altered.rows[row]
-            rows.append(
-                {
-                    "probe": probe,
-                    "scene_id": asked.scene_id[row],
-                    "before": png.encode(split.scenes.images[own.scene_index[was]]),
-                    "after": png.encode(outcome.altered.scenes.images[asked.scene_index[row]]),
-                    "question_before": own.question[was],
-                    "question_after": asked.question[row],
-                    "truth_before": own.answer[was],
-                    "truth_after": asked.answer[row],
-                    "phrase_after": asked.phrase[row],
-                    "classifier_before": outcome.before.answers.answer[row],
-                    "classifier_after": outcome.after.answers.answer[row],
-                    "generator_before": outcome.before.phrases[row],
-                    "generator_after": outcome.after.phrases[row],
-                }
-            )
+    for row in choose(outcome, split):
+        was = outcome.altered.rows[row]
+        rows.append(
+            {
+                "probe": probe,
+                "scene_id": asked.scene_id[row],
+                "before": png.encode(split.scenes.images[own.scene_index[was]]),
+                "after": png.encode(outcome.altered.scenes.images[asked.scene_index[row]]),
+                "question_before": own.question[was],
+                "question_after": asked.question[row],
+                "truth_before": own.answer[was],
+                "truth_after": asked.answer[row],
+                "phrase_after": asked.phrase[row],
+                "classifier_before": outcome.before.answers.answer[row],
+                "classifier_after": outcome.after.answers.answer[row],
+                "generator_before": outcome.before.phrases[row],
+                "generator_after": outcome.after.phrases[row],
+            }
+        )
+    return rows
+
+
+def write_examples(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+    """The rows of `example_rows`, of all probes."""
     write_columns(path, {name: [row[name] for row in rows] for name in rows[0]})
 
 
