@@ -209,6 +209,17 @@ def test_scores_counted_slowly():
     assert figures["others_times_area"] == pytest.approx(sum(other_masses) / sum(other_areas))
 
 
+def test_objects_over_one_another_cover_a_patch_once():
+    split = make_split(2)
+    named = np.zeros((16, 3), bool)
+    named[0] = True
+    shares = np.full((2, 3, 16), 0.75)
+    scorer = replace(SCORER, scene_ids=split.questions.scene_id)
+    figures = _score(np.full((16, 16), 1 / 16), named, shares, split, scorer)
+    assert figures["questions"] == 1
+    assert figures["mass"] == figures["area"] == pytest.approx(1)
+
+
 def test_questions_that_name_nothing_have_no_figures():
     data = make_data().model_copy(update={"families": {"count": 1.0}})
     split = make_split(5, data=data)

@@ -105,6 +105,23 @@ def test_a_world_that_holds_nothing_out_has_crowds_alone():
     assert figures["crowd"]["questions"] == 160
 
 
+def test_empty_slots_lie_in_no_cell():
+    """They hold zeros, which is the top left."""
+    data = make_data(held_out=["plus@top-left"])
+    scenes = sample_unlike(data.world, 0, 20)
+    unlike = Split(data, 0, SPLIT, *tell(data, 0, SPLIT, scenes).tables())
+    test = make_split(60, data=data)
+    figures = scored(Blind(TRAIN.questions), unlike, test)
+    right = Blind(TRAIN.questions).reply(test.scenes, test.questions).right(test.questions)
+    rows = [
+        row
+        for row, scene in enumerate(test.questions.scene_index.tolist())
+        if any(max(each["row"], each["col"]) < 32 / 3 for each in test.scenes.objects[scene])
+    ]
+    share = figures["by_cell_in_test"]["classifier"]["plus@top-left"]
+    assert 0 < len(rows) < 240 and share == pytest.approx(right["classifier"][rows].mean())
+
+
 @pytest.mark.parametrize("value", [0.0, 0.3, -1.0])
 def test_a_constant_model_retrieves_by_chance(value: float):
     vectors = np.full((60, 4), value)
