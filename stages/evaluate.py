@@ -142,8 +142,8 @@ def breakdowns(
         "whole_pictures": score_whole_pictures(scorer, right, guesses),
         "by_objects": score_by_objects(scorer, right, guesses, objects),
     }
-    counts = np.flatnonzero(questions.family == "count")
-    if len(counts):
+    counts = questions.family == "count"
+    if counts.any():
         spoken = {
             phrase: answer
             for question in test.truth.questions.values()
@@ -151,7 +151,10 @@ def breakdowns(
             for phrase, answer in zip(question.phrases, question.answers, strict=True)
         }
         figures["counting"] = score_counting(
-            replies.of_rows(counts), questions.answer[counts], questions.phrase[counts], spoken
+            replies.of_rows(np.flatnonzero(counts)),
+            questions.answer[counts],
+            spoken,
+            scorer.of_rows(counts),
         )
     return figures
 

@@ -75,15 +75,15 @@ def score_by_objects(
 
 
 def score_counting(
-    replies: Replies, answers: Strings, phrases: Strings, spoken: Mapping[str, str]
+    replies: Replies, answers: Strings, spoken: Mapping[str, str], scorer: Scorer
 ) -> Figures:
     """How far each head's counts are off: the share of errors of each size, said minus true.
 
     Args:
         replies: to M questions of how many there are.
         answers: (M,) the true numbers, as digits.
-        phrases: (M,) the true phrases.
         spoken: the number, as digits, of every phrase that says one.
+        scorer: of these questions.
     """
     truth = answers.astype(int)
     said = {
@@ -99,7 +99,7 @@ def score_counting(
         names, counts = np.unique(sizes, return_counts=True)
         shares = dict(zip(names.tolist(), (counts / len(sizes)).tolist(), strict=True))
         near = np.array([size in ("-1", "+0", "+1") for size in sizes])
-        figures[head] = {"errors": shares, **score_proportion("within_one", near)}
+        figures[head] = {"errors": shares, **scorer.per_question("within_one", near)}
     return figures
 
 

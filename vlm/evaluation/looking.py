@@ -113,7 +113,7 @@ def cover(split: Split, patch_size: int) -> Floats:
 
 def randomised(model: nn.Module, seed: int) -> nn.Module:
     """The same architecture with weights as they are before any training."""
-    with torch.random.fork_rng(devices=[]):
+    with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
         torch.manual_seed(seed)
         if isinstance(model, AnswerClassifier):
             fresh: nn.Module = AnswerClassifier(
