@@ -41,6 +41,7 @@ from vlm.evaluation.scoring import (
     Figures,
     Scorer,
     bleu_of,
+    gallery_hits,
     score_floors,
     score_head,
     score_retrieval,
@@ -71,6 +72,7 @@ def main(params: Params) -> None:
     scorer = Scorer(list(questions.family), questions.scene_id, section.resamples, seed)
     floors = score_floors(scorer, train, asked(questions, scenes.objects))
     keys = [keys[0] for keys in scenes.caption_keys[: section.gallery]]
+    found, by_id = (gallery_hits(*vectors, which) for which in (keys, np.arange(len(keys))))
     world = params.data.world
     metrics: Figures = {
         "pictures": len(scenes),
@@ -87,7 +89,7 @@ def main(params: Params) -> None:
         "caption": score_captions(
             captions, scenes, *commonest_captions(), world, section.resamples, seed
         ),
-        "retrieval": score_retrieval(*vectors, keys, section.resamples, seed),
+        "retrieval": score_retrieval(found, by_id, section.resamples, seed),
         **breakdowns(test, replies, right, train, scorer),
         "word_order": score_word_order(heads, scenes, questions, replies, scorer, floors),
     }
@@ -103,7 +105,8 @@ def main(params: Params) -> None:
         metrics["fresh"] = fresh_figures(heads, params.data, section, seed, train)
 
     exact = exact_captions(captions, scenes.caption_keys, world)
-    write_predictions(PREDICTIONS, Predictions(replies, captions, exact), scenes, questions)
+    said = Predictions(replies, captions, exact, found)
+    write_predictions(PREDICTIONS, said, scenes, questions)
     write_examples(PREDICTIONS / "probes.parquet", examples)
     write_attention(PREDICTIONS / "attention.parquet", maps, test)
     write_plots(PLOTS, metrics, replies, scenes, questions, section.samples)

@@ -194,9 +194,26 @@ def test_captions_pair_by_scene_and_true_caption() -> None:
     b[3]["reference"] = "another"
     pairs = pair_captions(a, b)
     assert [pair.a["scene_id"] for pair in pairs] == [0, 1, 2]
-    one = compare_captions(pairs, RESAMPLES)
+    (one,) = compare_captions(pairs, RESAMPLES)  # no R@1 where none was written
     assert (one.a, one.b) == pytest.approx((1, 1 / 3))
     assert (one.only_a, one.only_b, one.p) == (2, 0, 0.5)
+
+
+def test_retrieval_pairs_the_pictures_of_both_galleries() -> None:
+    """A tie makes a hit a fraction: it counts in the share, and for neither side alone."""
+
+    def side(*hits: float | None) -> dict[int, dict]:
+        return {
+            n: {"reference": f"r{n}", "exact": True, "image_to_text_R@1": hit}
+            for n, hit in enumerate(hits)
+        }
+
+    pairs = pair_captions(side(1.0, 1.0, 0.5, 0.0, None), side(0.0, 1.0, 1.0, None, 1.0))
+    _, found = compare_captions(pairs, RESAMPLES)
+    assert found.name == "retrieval.image_to_text_R@1"
+    assert (found.a, found.b) == pytest.approx((2.5 / 3, 2 / 3))
+    assert (found.only_a, found.only_b, found.p) == (1, 0, 1.0)
+    assert found.interval.low < found.difference < found.interval.high
 
 
 def test_changes_are_told_apart_and_the_surest_come_first() -> None:

@@ -14,7 +14,7 @@ from vlm.evaluation.floors import best_guesses
 from vlm.evaluation.heads import HEADS
 from vlm.evaluation.out_of_distribution import KINDS, score_unlike
 from vlm.evaluation.retrieval import first_hits_of_vectors
-from vlm.evaluation.scoring import Figures, Scorer, score_retrieval
+from vlm.evaluation.scoring import Figures, Scorer, gallery_hits, score_retrieval
 from vlm.scenes.out_of_distribution import SPLIT, sample_unlike
 
 DATA = make_data()
@@ -128,7 +128,8 @@ def test_a_constant_model_retrieves_by_chance(value: float):
     keys = [keys[0] for keys in TEST.scenes.caption_keys[:60]]
     alike = [keys.count(key) for key in keys]
     assert len(set(keys)) < 60  # empty scenes at least
-    figures = score_retrieval(vectors, vectors[::-1], keys, resamples=20, seed=0)
+    found, by_id = (gallery_hits(vectors, vectors[::-1], which) for which in (keys, range(60)))
+    figures = score_retrieval(found, by_id, resamples=20, seed=0)
     for k in (1, 5, 10):
         chance = np.mean([1 - math.comb(60 - n, k) / math.comb(60, k) for n in alike])
         assert chance > k / 60

@@ -55,7 +55,7 @@ def compared(names: tuple[str, str] = ("v1", "workspace")) -> Compared:
         pairs,
         3,
         1,
-        [*compare_questions(pairs, 50), captions],
+        [*compare_questions(pairs, 50), *captions],
         {head.name: changes(pairs, head) for head in HEADS},
         PICTURES,
     )

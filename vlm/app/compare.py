@@ -88,7 +88,7 @@ def compare(a: str, b: str, page: Path, limit: int, json: Path | None) -> tuple[
         raise UserError(f"{a}, {b}: no question in common among {asked[0]} and {asked[1]}")
     figures = compare_questions(pairs, DEFAULT_RESAMPLES, SEED)
     if captions:
-        figures.append(compare_captions(captions, DEFAULT_RESAMPLES, SEED))
+        figures += compare_captions(captions, DEFAULT_RESAMPLES, SEED)
     compared = Compared(
         a,
         b,

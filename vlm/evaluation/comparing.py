@@ -43,6 +43,7 @@ class Head(NamedTuple):
         return row[self.said] == row[self.truth]
 
 
+DIRECTIONS = ("image_to_text", "text_to_image")
 HEADS = (
     Head("classifier", "classifier_answer", "answer", "classifier_confidence"),
     Head("generator", "generator_phrase", "phrase", "generator_confidence"),
@@ -54,7 +55,7 @@ class Comparison:
     """One figure of both sides.
 
     Attributes:
-        name: Dotted: the head or `caption`, then the figure.
+        name: Dotted: the head, `caption` or `retrieval`, then the figure.
         a: The figure of side A, a share of 1.
         b: That of side B.
         interval: Of b - a, paired over pictures. Where no picture differs both ends are 0, which
@@ -151,10 +152,28 @@ def pair_captions(of_a: Mapping[int, Row], of_b: Mapping[int, Row]) -> list[Pair
 
 def compare_captions(
     pairs: Sequence[Pair], resamples: int = DEFAULT_RESAMPLES, seed: int = 0
-) -> Comparison:
-    """The share of captions that state exactly their scene's facts; at least one pair."""
+) -> list[Comparison]:
+    """Exact captions, and R@1 both ways where both sides have it; at least one pair.
+
+    `caption.exact` is the share of captions that state exactly their scene's facts. R@1 is over the
+    pictures in both galleries, each side against its own gallery; a tie may make a query's hit a
+    fraction, and then it counts neither for one side alone nor in McNemar's test.
+    """
     a, b = (np.array([row["exact"] for row in side]) for side in zip(*pairs, strict=True))
-    return _shares("caption.exact", a, b, np.arange(len(pairs)), None, resamples, seed)
+    luck = resamples, seed
+    found = [_shares("caption.exact", a, b, np.arange(len(pairs)), None, *luck)]
+    for direction in DIRECTIONS:
+        column = f"{direction}_R@1"
+        hits = [(pair.a.get(column), pair.b.get(column)) for pair in pairs]
+        both = [(a, b) for a, b in hits if a is not None and b is not None]
+        if both:
+            a, b = np.array(both).T
+            of_a, of_b = (np.stack([each, np.ones(len(both))], axis=1) for each in (a, b))
+            compared = _difference(f"retrieval.{column}", of_a, of_b, _mean_share, *luck)
+            only_a, only_b = (int(((x == 1) & (y == 0)).sum()) for x, y in ((a, b), (b, a)))
+            p = mcnemar(only_a, only_b)
+            found.append(replace(compared, only_a=only_a, only_b=only_b, p=p))
+    return found
 
 
 def changes(pairs: Iterable[Pair], head: Head) -> Changes:

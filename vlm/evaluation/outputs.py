@@ -11,6 +11,7 @@ from vlm.evaluation.breakdowns import NO_NUMBER
 from vlm.evaluation.calibration import reliability
 from vlm.evaluation.confidence import Calibrated
 from vlm.evaluation.heads import HEADS, Replies
+from vlm.evaluation.retrieval import FirstHits
 from vlm.evaluation.scoring import Bools, Figures
 from vlm.files import atomic_path, write_text
 from vlm.reporting.pictures import sample_sheet
@@ -23,12 +24,13 @@ class Predictions:
     replies: Replies
     captions: list[str]  # (N,)
     exact: Bools  # (N,), whether each caption states exactly the scene's facts
+    found: Mapping[str, FirstHits]  # by direction, of the gallery: the first of the N
 
 
 def write_predictions(
     folder: Path, predictions: Predictions, scenes: SceneTable, questions: QuestionTable
 ) -> None:
-    """Every prediction beside its truth."""
+    """Every prediction beside its truth; R@1 of a picture beyond the gallery is null."""
     answers, phrases = predictions.replies.answers, predictions.replies.phrases
     write_columns(
         folder / "questions.parquet",
@@ -45,6 +47,7 @@ def write_predictions(
             "generator_confidence": predictions.replies.spoken.confidence,
         },
     )
+    beyond = len(scenes) - len(predictions.found["image_to_text"].ahead)
     write_columns(
         folder / "captions.parquet",
         {
@@ -52,6 +55,10 @@ def write_predictions(
             "caption": predictions.captions,
             "reference": [captions[0] for captions in scenes.captions],
             "exact": predictions.exact,
+            **{
+                f"{direction}_R@1": [*hits.within(1).tolist(), *[None] * beyond]
+                for direction, hits in predictions.found.items()
+            },
         },
     )
 

@@ -3,7 +3,7 @@
 Shapes: M questions, G pictures of the gallery, N captions.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -187,30 +187,39 @@ def score_proportion(name: str, correct: Bools) -> Figures:
     return {name: right / len(correct), **ends(name, wilson(right, len(correct)))}
 
 
+def gallery_hits(images: ArrayLike, texts: ArrayLike, keys: ArrayLike) -> dict[str, FirstHits]:
+    """Where each picture finds its caption among all, and each caption its picture.
+
+    Args:
+        images, texts: (G, D) vectors of the pictures and of a caption of each.
+        keys: (G,) what makes a picture and a caption a hit; equal ones are equivalent.
+    """
+    return {
+        "image_to_text": first_hits_of_vectors(images, texts, keys, keys),
+        "text_to_image": first_hits_of_vectors(texts, images, keys, keys),
+    }
+
+
 def score_retrieval(
-    images: ArrayLike, texts: ArrayLike, keys: Sequence[str], resamples: int, seed: int
+    found: Mapping[str, FirstHits], by_id: Mapping[str, FirstHits], resamples: int, seed: int
 ) -> Figures:
     """Both directions, equal captions counted as hits; and strictly by id.
 
     Args:
-        images, texts: (G, D) vectors of the pictures and of a caption of each.
-        keys: (G,) fact keys; equal keys are equivalent captions.
+        found: by direction, with fact keys as keys.
+        by_id: the same with ids as keys.
         resamples, seed: of the bootstrap.
     """
-    ids, known = np.arange(len(keys)), np.asarray(keys)
-    figures: Figures = {"gallery": len(keys)}
-    for direction, sides in (
-        ("image_to_text", (images, texts)),
-        ("text_to_image", (texts, images)),
-    ):
-        hits = first_hits_of_vectors(*sides, known, known)
-        report = retrieval_report(hits, by_id=first_hits_of_vectors(*sides, ids, ids))
+    figures: Figures = {}
+    for direction, hits in found.items():
+        report = retrieval_report(hits, by_id=by_id[direction])
+        size = len(hits.ahead)
         for k in (1, 5, 10):
             name = f"{direction}_R@{k}"
             figures |= {name: report[f"R@{k}"], **ends(name, _hit_interval(hits, k))}
             figures[f"chance_R@{k}"] = report[f"chance_R@{k}"]
         ranks = hits.reciprocal_rank()
-        interval = bootstrap(ranks[:, None], lambda s: s[:, 0] / len(ids), 0.95, resamples, seed)
+        interval = bootstrap(ranks[:, None] / size, lambda s: s[:, 0], 0.95, resamples, seed)
         name = f"{direction}_MRR"
         figures |= {name: report["MRR"], **ends(name, interval)}
         figures[f"{direction}_median_rank"] = report["median_rank"]
@@ -218,6 +227,7 @@ def score_retrieval(
         for name in ("chance_MRR", "chance_median_rank"):
             figures[name] = report[name]
         figures["chance_id_R@1"] = report["id_chance_R@1"]
+        figures["gallery"] = hits.gallery_size
     return figures
 
 

@@ -29,8 +29,8 @@ TITLE = "Two runs, question by question"
 ABOUT_P = (
     "p is McNemar's, exact and two-sided, on the trials that one side alone has right. Questions"
     " about one picture aren't independent, so over questions it is too small: go by the interval,"
-    " which resamples pictures. For all_right and caption.exact, a trial a picture, it is as it"
-    " says. Holm's correction is for the number of families."
+    " which resamples pictures. For all_right, caption.exact and R@1, a trial a picture, it is as"
+    " it says. Holm's correction is for the number of families."
 )
 ABOUT_FIGURES = (
     f"Differences are B - A in percentage points. Intervals are at 95%, from {DEFAULT_RESAMPLES:,}"
