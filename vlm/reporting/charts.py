@@ -54,7 +54,7 @@ STYLE: Any = {
 
 @dataclass(frozen=True)
 class Scores:
-    """One head's accuracy by family, with 95% intervals; shares of 1."""
+    """One head's accuracy by family, or other row, with 95% intervals; shares of 1."""
 
     value: Mapping[str, float]
     low: Mapping[str, float]
@@ -100,15 +100,20 @@ def score_curve(curve: Curve, score: str, label: str) -> str:
         return svg(figure, label)
 
 
-def accuracy_by_family(heads: Mapping[str, Scores], floors: Mapping[str, float], label: str) -> str:
-    """Accuracy of each head on each family with its interval, and each family's floor."""
+def shares_by_row(
+    heads: Mapping[str, Scores],
+    floors: Mapping[str, float],
+    label: str,
+    axis: str = "exact match, %",
+) -> str:
+    """Shares of each head in each row, a family for one, with intervals, and each row's floor."""
     with matplotlib.rc_context(STYLE):
-        families = list(floors)
-        figure, axes = panel(height=1.2 + 0.5 * len(families))
-        rows = np.arange(len(families))
+        names = list(floors)
+        figure, axes = panel(height=1.2 + 0.5 * len(names))
+        rows = np.arange(len(names))
         for number, (name, head) in enumerate(heads.items()):
             value, low, high = (
-                np.array([100 * part.get(family, np.nan) for family in families])
+                np.array([100 * part.get(row, np.nan) for row in names])
                 for part in (head.value, head.low, head.high)
             )
             axes.errorbar(
@@ -121,12 +126,53 @@ def accuracy_by_family(heads: Mapping[str, Scores], floors: Mapping[str, float],
                 capsize=3,
                 label=name,
             )
-        best = [100 * floors[family] for family in families]
+        best = [100 * floors[row] for row in names]
         axes.vlines(best, rows - 0.4, rows + 0.4, colors=INK, linewidth=2)
         axes.plot([], [], "|", color=INK, markersize=11, markeredgewidth=2, label="floor")
-        axes.set_yticks(rows, families)
-        axes.set(xlabel="exact match, %", xlim=(0, 102), ylim=(len(families) - 0.5, -0.5))
+        axes.set_yticks(rows, names)
+        axes.set(xlabel=axis, xlim=(0, 102), ylim=(len(names) - 0.5, -0.5))
         legend(axes, columns=3)
+        return svg(figure, label)
+
+
+def reliability(curves: Mapping[str, Curve], label: str) -> str:
+    """Accuracy against confidence in percent, bin by bin, beside the diagonal of a perfect one.
+
+    The more questions a bin holds, the larger its point.
+    """
+    with matplotlib.rc_context(STYLE):
+        figure, axes = panel(height=4.2)
+        axes.plot([0, 100], [0, 100], color=INK, linewidth=0.8, linestyle="--", label="calibrated")
+        looks = zip(PALETTE, MARKERS, ("none", "full"), curves.items(), strict=False)
+        for color, marker, fill, (name, curve) in looks:
+            x, y = (100 * np.asarray(curve[key]) for key in ("confidence", "accuracy"))
+            size = 12 * (1 + np.log10(np.maximum(1, curve["questions"])))
+            face = color if fill == "full" else "none"
+            axes.plot(x, y, color=color, linewidth=0.8)
+            axes.scatter(
+                x, y, size, marker=marker, edgecolors=color, facecolors=face, label=name, zorder=3
+            )
+        axes.set(xlabel="confidence, %", ylabel="right, %", xlim=(0, 102), ylim=(0, 102))
+        legend(axes, columns=3)
+        return svg(figure, label)
+
+
+def error_sizes(heads: Mapping[str, Mapping[str, float]], sizes: Sequence[str], label: str) -> str:
+    """The share of errors of each size in percent, the heads' bars side by side."""
+    with matplotlib.rc_context(STYLE):
+        figure, axes = panel()
+        places, width = np.arange(len(sizes)), 0.8 / len(heads)
+        for number, (name, shares) in enumerate(heads.items()):
+            axes.bar(
+                places + width * (number - (len(heads) - 1) / 2),
+                [100 * shares.get(size, 0.0) for size in sizes],
+                width,
+                color=PALETTE[number],
+                label=name,
+            )
+        axes.set_xticks(places, sizes)
+        axes.set(xlabel="said minus true", ylabel="of counting questions, %")
+        legend(axes, columns=2)
         return svg(figure, label)
 
 

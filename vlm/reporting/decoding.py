@@ -11,6 +11,8 @@ from vlm.reporting.inputs import Figures, Inputs
 from vlm.reporting.markup import (
     MISSING,
     Html,
+    counted,
+    details,
     duration,
     element,
     figure,
@@ -90,8 +92,8 @@ def _charts(sweep: Sequence[Timing], model: CostModel) -> Html:
     ]
     shares = figure(
         decoding_charts.time_shares(ends, model, "shares of the decode time by the cost model"),
-        f"Where the time of {longest} tokens goes by the cost model, without a cache and with the"
-        " whole of it, at each batch size.",
+        f"Where the time of {counted(longest, 'token')} goes by the cost model, without a cache"
+        " and with the whole of it, at each batch size.",
     )
     return element("div", *panels, gain, shares, class_="charts")
 
@@ -140,9 +142,9 @@ def _shrink_the_batch(sweep: Sequence[Timing], model: CostModel) -> Html:
         f"{percent(model.parts(t).overhead / model.predict(t))} at {t.batch}" for t in cells
     )
     return paragraph(
-        f"Of {longest} tokens, how many times faster the whole cache is: {gains}. A step with it"
-        f" takes {steps}. The share of that which the cost model gives to overhead, what a step"
-        f" costs however little it computes and no cache saves: {shares}."
+        f"Of {counted(longest, 'token')}, how many times faster the whole cache is: {gains}. A"
+        f" step with it takes {steps}. The share of that which the cost model gives to"
+        f" overhead, what a step costs however little it computes and no cache saves: {shares}."
     )
 
 
@@ -156,13 +158,13 @@ def _cost_model(sweep: Sequence[Timing], model: CostModel) -> Html:
     return paragraph(
         "The cost model says: seconds = steps x overhead + arithmetic / its rate + keys and values"
         " read / theirs. Fitted at once to all"
-        f" {len(sweep)} cells, with the least squares of relative errors: overhead"
+        f" {counted(len(sweep), 'cell')}, with the least squares of relative errors: overhead"
         f" {told['ms_per_step']:.3g} ms a step, arithmetic at"
         f" {_rate(model.seconds_per_flop, 'GFLOP/s')}, reading at"
         f" {_rate(model.seconds_per_byte, 'GB/s')}. It is"
         f" {percent(told['median_error'])} off in the median cell and"
         f" {percent(told['worst_error'])} in the worst, {worst.arm.replace('_', ' ')} at a batch of"
-        f" {worst.batch} and {worst.length} tokens.{_doubts(sweep, model)}"
+        f" {worst.batch} and {counted(worst.length, 'token')}.{_doubts(sweep, model)}"
     )
 
 
@@ -172,13 +174,14 @@ def _doubts(sweep: Sequence[Timing], model: CostModel) -> str:
     below = sum(t.seconds < model.parts(t).overhead for t in sweep)
     if below:
         doubts.append(
-            f"In {below} cells the whole step took less than that overhead, overstated there."
+            f"In {counted(below, 'cell')} the whole step took less than that overhead, overstated"
+            " there."
         )
     if model.figures(sweep)["median_error"] > MISFIT:
         doubts.append("So it doesn't fit these timings: read nothing from its shares.")
     once = sum(t.rounds == 1 for t in sweep)
     if once:
-        doubts.append(f"{once} cells were timed once only, and show no spread.")
+        doubts.append(f"Of {counted(once, 'cell')}, timed once only, no spread is known.")
     return "".join(f" {doubt}" for doubt in doubts)
 
 
@@ -187,7 +190,7 @@ def _cells(sweep: Sequence[Timing], model: CostModel, figures: Figures) -> Html:
     ratios = speed_ups(sweep)
     rows = [
         [
-            f"{t.batch} pictures, {t.length} tokens",
+            f"{counted(t.batch, 'picture')}, {counted(t.length, 'token')}",
             t.arm.replace("_", " "),
             duration(t.seconds),
             f"{duration(t.seconds_min)} to {duration(t.seconds_max)}",
@@ -207,14 +210,10 @@ def _cells(sweep: Sequence[Timing], model: CostModel, figures: Figures) -> Html:
     note = (
         f"Each cell is timed up to {number(figures.get('repeats'))} times, the arms in turn. The"
         " cache is measured; the bytes that its shape predicts are"
-        f" {f'others in {differ} cells' if differ else 'the same in every cell'}. The arithmetic is"
-        " counted, two operations a multiply-add"
+        f" {'others in ' + counted(differ, 'cell') if differ else 'the same in every cell'}. The"
+        " arithmetic is counted, two operations a multiply-add"
     )
-    return element(
-        "details",
-        element("summary", f"All {len(sweep)} cells of the sweep"),
-        table(header, rows, note),
-    )
+    return details(f"All {counted(len(sweep), 'cell')} of the sweep", table(header, rows, note))
 
 
 def _held(timing: Timing) -> str:

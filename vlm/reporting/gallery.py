@@ -1,40 +1,47 @@
 """Test pictures with what was asked, what is true, and what the models said."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable
 
+from vlm.reporting.cards import SIDE as SIDE  # which other pages take from here
+from vlm.reporting.cards import classifier_right, generator_right, question_card
 from vlm.reporting.inputs import Inputs, Row
-from vlm.reporting.markup import Html, element, joined, paragraph, section, verdict
-from vlm.reporting.pictures import picture_data_uri
+from vlm.reporting.markup import Html, cards, counted, element, paragraph, section
 
 PER_FAMILY = 3
 FAILURES = 9  # of each head
-SIDE = 128  # pixels that a small picture is enlarged to, at most
+RIGHT = {"classifier": classifier_right, "generator": generator_right}
 
 
 def gallery(inputs: Inputs) -> Html:
     """A fixed spread over the families, then each head's failures."""
     rows = inputs.questions
-    wrong = [row for row in rows if not _classifier_right(row)]
-    wrong.sort(key=lambda row: (-row["classifier_confidence"], row["question_id"]))
-    slips = [row for row in rows if _classifier_right(row) and not _generator_right(row)]
-    index = {int(scene): place for place, scene in enumerate(inputs.scenes.scene_id)}
     intro = (
         "Pictures of the test split, which no training saw. Each shows a question with its true"
-        " answer, both heads' answers, and the caption that the pretrained model writes, beside"
-        " one of the true captions. ✓ marks what is right and ✗ what is wrong; a caption is right"
-        " when it states exactly the picture's facts."
+        " answer, both heads' answers and how sure they are of them, and the caption that the"
+        " pretrained model writes, beside one of the true captions. ✓ marks what is right and ✗"
+        " what is wrong; a caption is right when it states exactly the picture's facts."
     )
+    parts: list[Html] = []
+    for head, right in RIGHT.items():
+        wrong = failures(rows, head, right)
+        of = f"{min(FAILURES, len(wrong))} shown of {len(wrong):,}"
+        among = counted(len(rows), "question")
+        title = f"The {head}'s failures, the one it is surest of first: {of} among {among}"
+        parts += [element("h3", title), _shown(wrong[:FAILURES], inputs)]
     return section(
         "gallery",
         "Test pictures",
         paragraph(intro),
         element("h3", f"A spread: the first {PER_FAMILY} questions of each family"),
-        _cards(spread(rows), inputs, index),
-        element("h3", f"The classifier's failures, most confident first: {_of(wrong, rows)}"),
-        _cards(wrong[:FAILURES], inputs, index),
-        element("h3", f"Where only the generator fails: {_of(slips, rows)}"),
-        _cards(slips[:FAILURES], inputs, index),
+        _shown(spread(rows), inputs),
+        *parts,
     )
+
+
+def failures(rows: Iterable[Row], head: str, right: Callable[[Row], bool]) -> list[Row]:
+    """What a head has wrong, by its own confidence, the highest first."""
+    wrong = [row for row in rows if not right(row)]
+    return sorted(wrong, key=lambda row: (-row[f"{head}_confidence"], row["question_id"]))
 
 
 def spread(rows: Iterable[Row]) -> list[Row]:
@@ -49,49 +56,10 @@ def spread(rows: Iterable[Row]) -> list[Row]:
     return [row for family in sorted(chosen) for row in chosen[family]]
 
 
-def _of(some: list[Row], rows: list[Row]) -> str:
-    return f"{min(FAILURES, len(some))} shown of {len(some):,} among {len(rows):,} questions"
-
-
-def _classifier_right(row: Row) -> bool:
-    return row["classifier_answer"] == row["answer"]
-
-
-def _generator_right(row: Row) -> bool:
-    return row["generator_phrase"] == row["phrase"]
-
-
-def _cards(rows: Iterable[Row], inputs: Inputs, index: Mapping[int, int]) -> Html:
-    cards = [_card(row, inputs, index) for row in rows]
-    return element("div", *cards, class_="cards") if cards else paragraph("None.")
-
-
-def _card(row: Row, inputs: Inputs, index: Mapping[int, int]) -> Html:
-    image = inputs.scenes.images[index[row["scene_id"]]]
-    scale = max(1, SIDE // max(image.shape[1:]))
-    height, width = (scale * side for side in image.shape[1:])
-    uri = picture_data_uri(image, scale)
-    name = f"test picture {row['scene_id']}"
-    confidence = f" ({row['classifier_confidence']:.0%} sure)"
-    facts: list[tuple[str, object]] = [
-        ("truth", f"{row['answer']} · {row['phrase']}"),
-        ("classifier", verdict(row["classifier_answer"] + confidence, _classifier_right(row))),
-        ("generator", verdict(row["generator_phrase"] or "(nothing)", _generator_right(row))),
-    ]
-    caption = inputs.captions.get(row["scene_id"])
-    if caption:
-        facts += [
-            ("caption", verdict(caption["caption"] or "(nothing)", caption["exact"])),
-            ("reference", caption["reference"]),
-        ]
-    listed = joined(joined((element("dt", term), element("dd", what))) for term, what in facts)
-    return element(
-        "article",
-        Html(f'<img src="{uri}" alt="{name}" width="{width}" height="{height}">'),
-        element(
-            "div",
-            element("small", f"{row['family']} · picture {row['scene_id']}"),
-            element("h4", row["question"]),
-            element("dl", listed),
-        ),
+def _shown(rows: Iterable[Row], inputs: Inputs) -> Html:
+    index = {int(scene): place for place, scene in enumerate(inputs.scenes.scene_id)}
+    images, captions = inputs.scenes.images, inputs.captions
+    return cards(
+        question_card(row, images[index[row["scene_id"]]], captions.get(row["scene_id"]))
+        for row in rows
     )

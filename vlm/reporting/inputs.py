@@ -34,11 +34,16 @@ class Inputs:
     questions: list[Row]  # the test split's, with what both heads said
     captions: Mapping[int, Row]  # by scene
     scenes: SceneTable  # of the test split
+    examples: list[Row]  # of every probe: before and after
+    attention: list[Row]  # where each place of attention looked for some questions
+    reliability: Mapping[str, dict[str, list[float]]]  # by head and "before" or "after": columns
     runtime: Mapping[str, Figures]  # by stage; only those that ran in this checkout
 
 
 def read_inputs(root: Path, params: Figures) -> Inputs:
     """Read what a whole run left under `root`.
+
+    What goes with a figure of the probes is asked for only where the metrics have that figure.
 
     Raises:
         UserError: A file that is missing or can't be read; names it and the stage that makes it.
@@ -52,15 +57,24 @@ def read_inputs(root: Path, params: Figures) -> Inputs:
     predictions = root / "data/predictions"
     scenes = root / "data/test"
     _require(scenes, "generate")
+    metrics = {name: _json(root / f"metrics/{name}.json", name) for name in STAGES}
+    found = metrics["evaluate"]
     return Inputs(
         params,
-        {name: _json(root / f"metrics/{name}.json", name) for name in STAGES},
+        metrics,
         {name: _curve(root / f"plots/{name}.tsv", name) for name in TRAININGS},
         [read_timing(row) for row in timings],
         [(row["truth"], row["prediction"]) for row in answers],
         _table(predictions / "questions.parquet"),
         {row["scene_id"]: row for row in _table(predictions / "captions.parquet")},
         read_scenes(scenes),
+        _table(predictions / "probes.parquet") if found.get("probes") else [],
+        _table(predictions / "attention.parquet") if found.get("attention") else [],
+        {
+            f"{head}_{name}": _reliability(root / f"plots/evaluate/calibration_{head}_{name}.csv")
+            for head in found.get("calibration", {})
+            for name in ("before", "after")
+        },
         {
             name: read_json(path)
             for name in STAGES
@@ -106,6 +120,12 @@ def _curve(path: Path, stage: str) -> dict[str, list[float]]:
     terms = [name.removeprefix("train_") for name in rows[0] if name.startswith("train_")]
     # What the charts draw: every term on both splits.
     _require_columns(path, rows, ["step", "train_loss", *(f"val_{term}" for term in terms)])
+    return {name: [float(row[name]) for row in rows] for name in rows[0]}
+
+
+def _reliability(path: Path) -> dict[str, list[float]]:
+    rows = _rows(path, "evaluate", ",")
+    _require_columns(path, rows, ["confidence", "accuracy", "questions"])
     return {name: [float(row[name]) for row in rows] for name in rows[0]}
 
 

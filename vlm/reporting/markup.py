@@ -62,21 +62,48 @@ def figure(svg: str, caption: str) -> Html:
     return element("figure", chart, element("figcaption", caption))
 
 
+def details(words: str, *children: object) -> Html:
+    """What only some will want to read, folded under its name."""
+    return element("details", element("summary", words), *children)
+
+
+def cards(articles: Iterable[Html]) -> Html:
+    """Cards side by side where there is room."""
+    shown = list(articles)
+    return element("div", *shown, class_="cards") if shown else paragraph("None.")
+
+
+def described(pairs: Iterable[tuple[str, object]]) -> Html:
+    """Terms, each with what it is."""
+    parts = (joined((element("dt", term), element("dd", what))) for term, what in pairs)
+    return element("dl", joined(parts))
+
+
 def verdict(text: object, right: bool) -> Html:
     """An answer marked right or wrong by a sign, a word for screen readers, and a colour."""
     sign = element("span", "✓" if right else "✗", aria_hidden="true")
     word = element("span", "right: " if right else "wrong: ", class_="unseen")
-    return element("span", sign, " ", word, text, class_="right" if right else "wrong")
+    return element(
+        "span", sign, "\N{NO-BREAK SPACE}", word, text, class_="right" if right else "wrong"
+    )
 
 
 def percent(share: float | None) -> str:
-    """A share of 1, in percent."""
-    return MISSING if share is None else f"{share:.1%}"
+    """A share of 1, in percent; what isn't quite all or nothing never reads as if it were."""
+    if share is None:
+        return MISSING
+    for digits in (1, 2):
+        text = f"{share:.{digits}%}"
+        if float(text[:-1]) not in (0.0, 100.0) or share in (0.0, 1.0):
+            return text
+    return "<0.01%" if share < 0.5 else ">99.99%"
 
 
 def percent_interval(low: float | None, high: float | None) -> str:
     """Two shares of 1 as a range in percent."""
-    return MISSING if low is None or high is None else f"{100 * low:.1f} to {high:.1%}"
+    if low is None or high is None:
+        return MISSING
+    return f"{percent(low).removesuffix('%')} to {percent(high)}"
 
 
 def points(value: float | None, floor: float | None) -> str:
@@ -89,6 +116,16 @@ def number(value: float | None, digits: int = 3) -> str:
     if value is None:
         return MISSING
     return f"{value:,}" if isinstance(value, int) else f"{value:.{digits}f}"
+
+
+def counted(amount: int, noun: str) -> str:
+    """So many of something: one without the s of the plural."""
+    return f"{amount:,} {noun}{'' if amount == 1 else 's'}"
+
+
+def listed(words: Sequence[str], last: str = "and") -> str:
+    """`a, b and c`."""
+    return f" {last} ".join(part for part in (", ".join(words[:-1]), *words[-1:]) if part)
 
 
 def duration(seconds: float | None) -> str:

@@ -2,7 +2,19 @@
 
 from string import Template
 
-from vlm.reporting import decoding, gallery, probes, record, results
+from vlm.reporting import (
+    attention,
+    confidence,
+    decoding,
+    errors,
+    gallery,
+    interventions,
+    probes,
+    record,
+    results,
+    summary,
+    unlike,
+)
 from vlm.reporting.inputs import Inputs
 from vlm.reporting.markup import element
 from vlm.reporting.skeleton import SKELETON
@@ -16,7 +28,12 @@ CONTENTS = {
     "summary": "Summary",
     "answers": "Answers",
     "every-question": "Every question alike",
-    "word-order": "Does it read the question?",
+    "looks": "Does it look at the picture?",
+    "reads": "Does it read the question?",
+    "errors": "Where are the errors?",
+    "calibration": "Does it know when it is wrong?",
+    "attention": "Where does it look?",
+    "unlike": "Scenes unlike training",
     "language": "Retrieval and captions",
     "gallery": "Pictures",
     "training": "Training",
@@ -30,10 +47,15 @@ def build_page(inputs: Inputs) -> str:
     """The report as HTML."""
     links = [element("a", words, href=f"#{anchor}") for anchor, words in CONTENTS.items()]
     sections = [
-        results.summary(inputs),
+        summary.summary(inputs),
         results.answers(inputs),
         probes.every_question(inputs),
-        probes.word_order(inputs),
+        interventions.looks(inputs),
+        probes.reads(inputs),
+        errors.where_errors_are(inputs),
+        confidence.knows(inputs),
+        attention.where(inputs),
+        unlike.unlike(inputs),
         results.language(inputs),
         gallery.gallery(inputs),
         record.training(inputs),

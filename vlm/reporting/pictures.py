@@ -1,6 +1,7 @@
 """Pictures for people: a sheet of samples, and a picture as text inside an HTML page."""
 
 import base64
+import math
 import textwrap
 from collections.abc import Sequence
 from io import BytesIO
@@ -22,6 +23,9 @@ CHARACTERS = 32  # a line
 BACKGROUND = (255, 255, 255)
 # Blue and vermilion of Okabe and Ito tell apart under every common colour blindness.
 INKS = {True: (0, 114, 178), False: (213, 94, 0), None: (40, 40, 40)}
+
+LIGHT = (230, 159, 0)  # their orange
+DIMMED = 0.5  # of a picture's brightness, under the light
 
 
 def sample_sheet(images: Pixels, lines: Sequence[Sequence[Line]]) -> bytes:
@@ -71,6 +75,33 @@ def picture_data_uri(image: Pixels, scale: int = 1) -> str:
     """A (C, H, W) picture, every pixel `scale` wide and high, as the data URI of a PNG."""
     encoded = png.encode(_enlarge(image, scale))
     return "data:image/png;base64," + base64.b64encode(encoded).decode("ascii")
+
+
+def overlay(image: Pixels, weights: npt.ArrayLike) -> Pixels:
+    """A (C, H, W) picture, dimmed, with an orange light where weight lies: (3, H, W).
+
+    The light is in proportion to the weight, and full where that is largest. It only ever adds, so
+    a brighter patch always means more weight, to every eye and on every picture.
+
+    Args:
+        image: Gray or colour.
+        weights: (P,) of the patches, row by row; they tile the picture in a square grid.
+
+    Raises:
+        ValueError: Weights that aren't so many, below 0, or 0 everywhere.
+    """
+    given = np.asarray(weights, np.float64)
+    grid = math.isqrt(given.size)
+    height, width = image.shape[1:]
+    if given.shape != (grid**2,) or not grid or height % grid or width % grid:
+        raise ValueError(f"got weights {given.shape}, expected a square grid over {image.shape}")
+    if not ((given >= 0).all() and given.max() > 0):
+        raise ValueError("expected weights of at least 0, and one above")
+    light = (given / given.max()).reshape(grid, grid)
+    light = light.repeat(height // grid, axis=0).repeat(width // grid, axis=1)
+    dimmed = np.broadcast_to(image, (3, height, width)) * DIMMED
+    lit = dimmed + (1 - DIMMED) * light * np.array(LIGHT)[:, None, None]
+    return np.rint(lit).astype(np.uint8)
 
 
 def _enlarge(image: Pixels, scale: int) -> Pixels:

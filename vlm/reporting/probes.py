@@ -1,8 +1,11 @@
 """Both heads probed further: every question alike, fresh scenes, words in another order."""
 
+from vlm.reporting import interventions
 from vlm.reporting.inputs import Figures, Inputs
 from vlm.reporting.markup import (
+    MISSING,
     Html,
+    element,
     number,
     paragraph,
     percent,
@@ -11,15 +14,17 @@ from vlm.reporting.markup import (
     table,
 )
 from vlm.reporting.results import (
-    HEADS,
     family_scores,
     family_table,
     headline,
     largest_floor,
     with_interval,
 )
+from vlm.reporting.verdicts import HEADS, Share, by_head, for_heads, share
 
 MEASURES = ["measure", "value", "95% interval", "floor", "lift"]
+FEW = 0.05  # of answers: what the interval of a share must lie below for "hardly any"
+SCRAMBLED = "Each question's words are put in another order"
 WORDS_ALONE = (
     "A model that reads a question as a bag of words gives the same answer wherever its words"
     " stand. In every family but relation the words alone tell what is asked, so an answer that"
@@ -55,10 +60,22 @@ def every_question(inputs: Inputs) -> Html:
     return section("every-question", "Every question alike", shares, *_fresh(fresh or {}))
 
 
-def word_order(inputs: Inputs) -> Html:
+def reads(inputs: Inputs) -> Html:
+    """Does it read the question?"""
+    probed = inputs.metrics["evaluate"].get("word_order") or {}
+    return section(
+        "reads",
+        "Does it read the question?",
+        *interventions.probe(inputs, "shuffled_questions"),
+        *interventions.probe(inputs, "swapped_words"),
+        element("h3", "Scrambled words"),
+        *(_scrambled(inputs, probed) if probed else [paragraph(f"{SCRAMBLED}: {MISSING}.")]),
+    )
+
+
+def _scrambled(inputs: Inputs, probed: Figures) -> list[Html]:
     """What becomes of the answers when the question's words change places."""
     figures = inputs.metrics["evaluate"]
-    probed = figures["word_order"]
     encoders, families = _encoders(probed), probed["classifier"].get("changed_by_family", {})
     header = ["family", *(f"distance{of}" for of in encoders.values())]
     header += [words for head in HEADS for words in (f"changed, {head}", "95% interval")]
@@ -92,13 +109,57 @@ def word_order(inputs: Inputs) -> Html:
         for head in HEADS
         for words, source in (("as asked", figures), ("scrambled", probed))
     ]
-    return section(
-        "word-order",
-        "Does it read the question?",
-        paragraph(WORDS_ALONE + (ORDER_TELLS if "relation" in families else "")),
+    return [
+        paragraph(
+            f"{SCRAMBLED} at random. {WORDS_ALONE}{ORDER_TELLS if 'relation' in families else ''}"
+            f" {scrambled_words(probed)}"
+        ),
         table(header, rows, note),
         table(MEASURES, accuracy, "Exact match with the true answer to the question as asked"),
-    )
+    ]
+
+
+def scrambled_words(probed: Figures) -> str:
+    """What the shares of changed answers show, in families where order tells and where not."""
+    changed = {
+        head: {
+            family: found
+            for family in probed[head].get("changed_by_family", {})
+            if (found := share(probed[head], "changed_by_family", family))
+        }
+        for head in HEADS
+    }
+    alike = {head: [own[f] for f in own if f != "relation"] for head, own in changed.items()}
+    telling = {head: [own[f] for f in own if f == "relation"] for head, own in changed.items()}
+    told = []
+    for families, rule in ((alike, _kept), (telling, _turned)):
+        known = {head: own for head, own in families.items() if own}
+        if known:
+            clauses = for_heads({head: rule(own) for head, own in known.items()})
+            told.append(f"{clauses}: {by_head({h: _ends(own) for h, own in known.items()})}.")
+    return " ".join(told)
+
+
+def _kept(changed: list[Share]) -> str:
+    """Of families where order can't matter."""
+    if all(one.high < FEW for one in changed):
+        return "hardly any answer changes where order can't matter"
+    if any(one.low > FEW for one in changed):
+        return "answers change even where order can't matter, by an order it never saw"
+    return "whether answers change where order can't matter stays open"
+
+
+def _turned(changed: list[Share]) -> str:
+    """Of the family where order tells."""
+    if all(one.low > FEW for one in changed):
+        return "answers change in relation, where order counts"
+    return "there is no sign in relation that the order is read"
+
+
+def _ends(changed: list[Share]) -> str:
+    """The least and the most that changes in any of the families."""
+    least, most = (percent(end(one.value for one in changed)) for end in (min, max))
+    return most if least == most else f"{least.removesuffix('%')} to {most}"
 
 
 def _fresh(fresh: Figures) -> list[Html]:

@@ -1,4 +1,4 @@
-"""The measured half of the page: summary, answers, retrieval and captions."""
+"""The measured half of the page: answers, retrieval and captions."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -14,60 +14,27 @@ from vlm.reporting.markup import (
     element,
     figure,
     number,
-    paragraph,
     percent,
     percent_interval,
     points,
     section,
     table,
 )
+from vlm.reporting.verdicts import HEADS
 
-HEADS = ("classifier", "generator")
 FLOORS = {
     "majority": "majority answer",
     "question_only": "question only",
     "image_only": "image only",
 }
+CAPTIONS = {
+    "exact": "exact facts",
+    "fact_f1": "fact F1",
+    "bleu4": "corpus BLEU-4",
+    "rouge_l": "ROUGE-L (F1)",
+    "rouge_l_coco": "ROUGE-L (COCO, beta 1.2)",
+}
 DIRECTIONS = {"image_to_text": "picture to caption", "text_to_image": "caption to picture"}
-WHAT_IS_A_FLOOR = (
-    "A floor is what one scores without looking properly: always giving the commonest answer"
-    " (majority), the best answer to the question's words without the picture (question only), or"
-    " the best answer to the picture's shapes and colours without the question (image only), all"
-    " learned on the training split. Only what lies above the largest floor is seeing and reading"
-    " together; that is the lift."
-)
-
-
-def summary(inputs: Inputs) -> Html:
-    """The headlines, each with its interval, its floor and its lift."""
-    figures = inputs.metrics["evaluate"]
-    classifier, generator = figures["classifier"], figures["generator"]
-    caption, retrieval = figures["caption"], figures["retrieval"]
-    name, floor = largest_floor(figures["floors"])
-    rows = [
-        headline("Short answers right (classifier)", classifier, "exact_match", floor, name),
-        headline("Whole phrases right (generator)", generator, "exact_match", floor, name),
-        headline("Captions with exactly the facts", caption, "exact", *_common(caption, "exact")),
-        *(
-            headline(
-                f"Retrieval R@1, {words}",
-                retrieval,
-                f"{direction}_R@1",
-                retrieval.get("chance_R@1"),
-                "chance",
-            )
-            for direction, words in DIRECTIONS.items()
-        ),
-    ]
-    speedups = inputs.metrics["benchmark_kv_cache"].get("speedup", {}).values()
-    faster = f"{min(speedups):.1f} to {max(speedups):.1f} times" if speedups else MISSING
-    rows.append(["Decoding with the KV cache, against without", faster, "—", "1.0 times", "—"])
-    note = (
-        f"Measured on {figures['pictures']:,} test pictures with {figures['questions']:,} questions"
-        " that no training saw. Question families weigh the same. Intervals are at 95%."
-    )
-    header = ["headline", "value", "95% interval", "floor", "lift"]
-    return section("summary", "Summary", table(header, rows, note), paragraph(WHAT_IS_A_FLOOR))
 
 
 def answers(inputs: Inputs) -> Html:
@@ -80,7 +47,7 @@ def answers(inputs: Inputs) -> Html:
         for family in heads["classifier"].value
     }
     chart = figure(
-        charts.accuracy_by_family(heads, best, "accuracy of both heads by question family"),
+        charts.shares_by_row(heads, best, "accuracy of both heads by question family"),
         "Exact match by family: points are the heads, whiskers their 95% intervals (bootstrap over"
         " pictures), and the upright bar the family's largest floor. A head whose whiskers clear"
         " the bar uses the picture and the question together.",
@@ -123,12 +90,12 @@ def language(inputs: Inputs) -> Html:
     )
     written = table(
         ["measure", "value", "95% interval", "floor", "lift"],
-        [
-            headline("exact facts", caption, "exact", *_common(caption, "exact")),
-            headline("corpus BLEU-4", caption, "bleu4", *_common(caption, "bleu4")),
-        ],
-        "Captions of the pretrained model. The floor is the training split's commonest caption,"
-        f" given to every picture. BLEU: {caption.get('bleu_signature', MISSING)}",
+        [headline(words, caption, key, *common(caption, key)) for key, words in CAPTIONS.items()],
+        "Captions of the pretrained model. The floor is what one of the training split's commonest"
+        " captions scores, given to every picture. Fact F1: how many facts that a caption tells are"
+        " true, and how many true ones it tells, over all pictures. ROUGE-L: the longest common"
+        " subsequence of words. BLEU:"
+        f" {caption.get('bleu_signature', MISSING)}",
     )
     return section("language", "Retrieval and captions", found, written)
 
@@ -170,7 +137,8 @@ def with_interval(figures: Figures, key: str) -> tuple[str, str]:
     return percent(figures.get(key)), ends
 
 
-def _common(figures: Figures, key: str) -> tuple[float | None, str]:
+def common(figures: Figures, key: str) -> tuple[float | None, str]:
+    """The floor of one of the captions' figures, and its name."""
     return figures.get(f"{key}_floor"), "commonest in train"
 
 

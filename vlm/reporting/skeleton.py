@@ -40,7 +40,8 @@ p, figcaption { max-width: 75ch; }
 a { color: var(--link); }
 nav { display: flex; flex-wrap: wrap; gap: .25rem 1rem; }
 nav a { padding: .25rem 0; }
-.scroll, table { border-collapse: collapse; font-variant-numeric: tabular-nums; font-size: .95rem; }
+.scroll, .chart { overflow-x: auto; }
+table { border-collapse: collapse; font-variant-numeric: tabular-nums; font-size: .95rem; }
 th, td { padding: .35rem .75rem; border-bottom: 1px solid var(--line); text-align: right;
   vertical-align: baseline; }
 td { white-space: nowrap; }
@@ -61,6 +62,17 @@ article { display: flex; gap: .85rem; align-items: flex-start; padding: .75rem; 
 article img { max-width: 40%; height: auto; flex: none; image-rendering: pixelated;
   border-radius: 3px; }
 article > div { min-width: 0; flex: 1; }
+.told { font-size: 1.15rem; line-height: 1.45; margin: 0 0 .75rem; }
+.told strong { font-size: 1.3rem; }
+.change, .attention { flex-direction: column; }
+.change > div, .attention > div { flex: none; width: 100%; }
+.pair { display: flex; align-items: center; gap: .5rem; }
+.pair img { max-width: 44%; }
+.arrow::before { content: "→"; color: var(--soft); font-size: 1.25rem; }
+.panels { display: grid; gap: .75rem; grid-template-columns: repeat(auto-fit, minmax(6rem, 1fr)); }
+.panels figure { margin: 0; }
+.panels img { max-width: 100%; width: 128px; }
+.panels figcaption { line-height: 1.3; }
 small { color: var(--soft); }
 dl { display: grid; grid-template-columns: auto 1fr; gap: .1rem .6rem; margin: 0;
   font-size: .875rem; line-height: 1.35; }
@@ -75,6 +87,12 @@ pre { overflow-x: auto; padding: 1rem; background: var(--raised); border-radius:
 @media (max-width: 600px) {
   th, td { padding: .35rem .5rem; }
   tbody th:first-child { min-width: 8.5rem; }
+  /* Before above after, and what was said beside them. */
+  .change { flex-direction: row; }
+  .change > div { flex: 1; width: auto; }
+  .change > .pair { flex: none; width: 30%; flex-direction: column; gap: 0; }
+  .pair img { max-width: 100%; }
+  .arrow::before { content: "↓"; }
   /* The headlines must be readable at a glance: no scrolling, each row a small card. */
   #summary :is(table, tbody, tr, th, td) { display: block; }
   #summary thead { display: none; }
