@@ -41,8 +41,9 @@ def question_card(row: Row, image: Pixels, caption: Row | None) -> Html:
         ("generator", verdict(said[1], generator_right(row))),
     ]
     if caption:
+        written, exact = caption["caption"] or NOTHING, caption.get("exact")
         facts += [
-            ("caption", verdict(caption["caption"] or NOTHING, caption["exact"])),
+            ("caption", written if exact is None else verdict(written, exact)),
             ("reference", caption["reference"]),
         ]
     return element(

@@ -40,8 +40,8 @@ GUESS = "the best guess from the question's words"
 INTRO = (
     "Something is changed, and what is then true is worked out from the scene anew. Where the truth"
     " changes, an answer has to follow; where it stays, so must the answer. Guessing means the best"
-    " guess from the question's words, learned on the training split: who doesn't look at the"
-    " picture can do no better."
+    " guess from the question's words, learned on the training split: no"
+    " more is to be had without looking at the picture."
 )
 
 

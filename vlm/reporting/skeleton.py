@@ -86,12 +86,14 @@ pre { overflow-x: auto; padding: 1rem; background: var(--raised); border-radius:
   font-size: .85rem; line-height: 1.4; }
 @media (max-width: 600px) {
   th, td { padding: .35rem .5rem; }
+  thead th { white-space: nowrap; }
   tbody th:first-child { min-width: 8.5rem; }
   /* Before above after, and what was said beside them. */
   .change { flex-direction: row; }
   .change > div { flex: 1; width: auto; }
   .change > .pair { flex: none; width: 30%; flex-direction: column; gap: 0; }
   .pair img { max-width: 100%; }
+  article > img { max-width: 28%; }
   .arrow::before { content: "↓"; }
   /* The headlines must be readable at a glance: no scrolling, each row a small card. */
   #summary :is(table, tbody, tr, th, td) { display: block; }

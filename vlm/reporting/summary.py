@@ -29,7 +29,7 @@ QUESTIONS = {
         "shuffled_pictures": "another picture is shown",
     },
     "it reads the question": {
-        "swapped_words": "the same words, in another order, ask something else",
+        "swapped_words": "words change places",
         "shuffled_questions": "another question is asked",
     },
 }
@@ -70,7 +70,8 @@ def summary(inputs: Inputs) -> Html:
     note = (
         f"Measured on {counted(figures['pictures'], 'test picture')} with"
         f" {counted(figures['questions'], 'question')} that no training saw. Question families"
-        " weigh the same. Intervals are at 95%. Of what follows a change, the worse head"
+        " weigh the same. Intervals are at 95%. Of the probes and of whole pictures"
+        " the worse head is shown"
     )
     header = ["headline", "value", "95% interval", "floor", "lift"]
     return section(
