@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from example_probes import interval, probe_metrics, write_probe_files
 
 from vlm.data.tables import write_scenes
 from vlm.evaluation.costs import ARMS, DecoderShape, bytes_read, cache_bytes, flops
@@ -42,6 +43,7 @@ def write_run(root: Path, scenes: int = 30, asked: int = 4) -> None:
         root / "data/test", [images], [[]] * scenes, [["a circle"]] * scenes, [["key"]] * scenes
     )
     _write_predictions(root, scenes, asked)
+    write_probe_files(root, scenes)
 
 
 def _write_predictions(root: Path, scenes: int, asked: int) -> None:
@@ -59,6 +61,7 @@ def _write_predictions(root: Path, scenes: int, asked: int) -> None:
                 "classifier_answer": "yes" if number % 7 == 3 else answer,
                 "classifier_confidence": 0.5 + number / (2 * scenes * asked),
                 "generator_phrase": "it is 1" if number % 11 == 5 else f"it is {answer}",
+                "generator_confidence": 1.0 - number / (2 * scenes * asked),
             }
         )
     pq.write_table(pa.Table.from_pylist(rows), root / "data/predictions/questions.parquet")
@@ -108,7 +111,12 @@ def _metrics(pictures: int, questions: int) -> dict[str, Any]:
         "generate": generate | layouts,
         **dict.fromkeys(TRAININGS, trained),
         "benchmark_kv_cache": benchmark,
-        "evaluate": {"pictures": pictures, "questions": questions, **_scores()},
+        "evaluate": {
+            "pictures": pictures,
+            "questions": questions,
+            **_scores(),
+            **probe_metrics(FAMILIES),
+        },
     }
 
 
@@ -122,26 +130,30 @@ def _scores() -> dict[str, Any]:
     for name in ("R@1", "R@5", "R@10", "MRR"):
         retrieval[f"chance_{name}"] = 0.05
         for direction in directions:
-            retrieval |= _interval(f"{direction}_{name}", 0.871)
+            retrieval |= interval(f"{direction}_{name}", 0.871)
     for direction in directions:
         retrieval |= {f"{direction}_median_rank": 1.0, f"{direction}_id_R@1": 0.31}
     guesses = {"majority": 0.312, "question_only": 0.433, "image_only": 0.524}
     by_family = {name: dict.fromkeys(FAMILIES, value) for name, value in guesses.items()}
     floors: dict[str, Any] = {"by_family": by_family}
     for name, value in guesses.items():
-        floors |= _interval(name, value) | _interval(f"{name}_per_question", value + 0.02)
+        floors |= interval(name, value) | interval(f"{name}_per_question", value + 0.02)
     return {
-        "classifier": _interval("exact_match", 0.954)
-        | _interval("exact_match_per_question", 0.961)
+        "classifier": interval("exact_match", 0.954)
+        | interval("exact_match_per_question", 0.961)
         | {"lift": 0.43}
         | families,
-        "generator": _interval("exact_match", 0.923)
-        | _interval("exact_match_per_question", 0.937)
-        | _interval("bleu4", 0.966)
+        "generator": interval("exact_match", 0.923)
+        | interval("exact_match_per_question", 0.937)
+        | interval("bleu4", 0.966)
         | {"lift": 0.399, "bleu4_floor": 0.6}
         | families,
-        "caption": _interval("exact", 0.811)
-        | _interval("bleu4", 0.713)
+        "caption": interval("exact", 0.811)
+        | interval("bleu4", 0.713)
+        | interval("fact_f1", 0.887)
+        | interval("rouge_l", 0.844)
+        | interval("rouge_l_coco", 0.835)
+        | {"fact_f1_floor": 0.15, "rouge_l_floor": 0.43, "rouge_l_coco_floor": 0.42}
         | {"exact_floor": 0.04, "bleu4_floor": 0.2, "bleu_signature": "BLEU-4|corpus"},
         "retrieval": retrieval,
         "floors": floors,
@@ -154,7 +166,7 @@ def fresh_scores() -> dict[str, Any]:
     scores = _scores()
     floors = {name: value for name, value in scores["floors"].items() if "per_q" not in name}
     by_family = {"floors_by_family": floors.pop("by_family")}
-    heads = {head: scores[head] | _interval("exact_match", 0.888) for head in TWO}
+    heads = {head: scores[head] | interval("exact_match", 0.888) for head in TWO}
     return {
         "scenes": 2000,
         "questions": 16000,
@@ -166,8 +178,8 @@ def fresh_scores() -> dict[str, Any]:
 
 
 def _word_order(families: dict[str, Any]) -> dict[str, Any]:
-    head = _interval("exact_match", 0.456) | families | _interval("distance", 0.141)
-    head |= _interval("changed", 0.539) | {"distance_between_questions": 0.471}
+    head = interval("exact_match", 0.456) | families | interval("distance", 0.141)
+    head |= interval("changed", 0.539) | {"distance_between_questions": 0.471}
     for end, value in (("", 0.61), ("_low", 0.59), ("_high", 0.63)):
         head[f"changed_by_family{end}"] = dict.fromkeys(FAMILIES, value)
         head[f"distance_by_family{end}"] = dict.fromkeys(FAMILIES, value - 0.5)
@@ -178,10 +190,6 @@ def _word_order(families: dict[str, Any]) -> dict[str, Any]:
         "without_another_order": 0,
         **dict.fromkeys(TWO, head),
     }
-
-
-def _interval(name: str, value: float) -> dict[str, float]:
-    return {name: value, f"{name}_low": value - 0.01, f"{name}_high": value + 0.01}
 
 
 def _curve(terms: tuple[str, ...]) -> str:

@@ -20,11 +20,16 @@ SWEEP = timings()
 SHARES = {"count": 0.9, "exists": 0.8}
 HEADS = {"classifier": Scores(SHARES, SHARES, SHARES), "generator": Scores(SHARES, {}, {})}
 
+BINS = {"confidence": [0.6, 0.9], "accuracy": [0.5, 0.95], "questions": [3, 200]}
+ERRORS = {"classifier": {"+0": 0.9, "+1": 0.1}, "generator": {"+0": 1.0}}
+
 CHARTS: dict[str, Callable[[], str]] = {
     "losses": lambda: charts.loss_curves(CURVE, 200, "nats", "losses <&>"),
     "one loss": lambda: charts.loss_curves(ONE_TERM, None, "nats", "one"),
-    "families": lambda: charts.accuracy_by_family(HEADS, {"count": 0.3, "exists": 0.5}, "families"),
+    "families": lambda: charts.shares_by_row(HEADS, {"count": 0.3, "exists": 0.5}, "families"),
     "confusion": lambda: charts.confusion_matrix(np.array([[3, 1], [0, 0]]), ["no", "yes"], "c"),
+    "reliability": lambda: charts.reliability({"before": BINS, "after": BINS}, "reliability"),
+    "error sizes": lambda: charts.error_sizes(ERRORS, ["-1", "+1"], "error sizes"),
     "time": lambda: decoding_charts.decode_time(SWEEP, COSTS, 8, "time"),
     "speed-up": lambda: decoding_charts.speed_up(SWEEP, "speed-up"),
     "shares": lambda: decoding_charts.time_shares(SWEEP[:2], COSTS, "shares"),

@@ -10,12 +10,13 @@ from example_run import HOSTILE, PARAMS, TRAININGS, fresh_scores, write_run
 
 from vlm.data.tables import read_scenes
 from vlm.errors import UserError
-from vlm.reporting.gallery import FAILURES, spread
+from vlm.reporting.cards import question_card
+from vlm.reporting.gallery import FAILURES, RIGHT, failures, spread
 from vlm.reporting.inputs import read_inputs
 from vlm.reporting.page import build_page
 from vlm.reporting.pictures import picture_data_uri
 
-VOID = {"meta", "link", "img"}
+VOID = {"meta", "link", "img", "br"}
 
 
 class Reader(HTMLParser):
@@ -87,7 +88,10 @@ def test_ids_are_unique_and_every_link_has_its_target(page: str) -> None:
         "corpus BLEU-4 71.3% 70.3 to 72.3% 20.0% (commonest in train)",
         "count 95.0% 93.0 to 97.0% 95.0% 93.0 to 97.0% 31.2% 43.3% 52.4%",
         "classifier, test split 96.1% 95.1 to 97.1% 54.4% (image only) +41.7 points",
-        "Does it read the question? A model that reads a question as a bag of words",
+        "fact F1 88.7% 87.7 to 89.7% 15.0% (commonest in train) +73.7 points",
+        "ROUGE-L (F1) 84.4% 83.4 to 85.4% 43.0% (commonest in train) +41.4 points",
+        "ROUGE-L (COCO, beta 1.2) 83.5% 82.5 to 84.5% 42.0% (commonest in train) +41.5 points",
+        "at random. A model that reads a question as a bag of words",
         "relation 0.110 (0.090 to 0.130) 61.0% 59.0 to 63.0% 61.0% 59.0 to 63.0%",
         "all 0.141 (0.131 to 0.151) 53.9% 52.9 to 54.9% 53.9%",
         "Each of the 18 distinct questions scrambled once, asked about 30 test pictures (120 q",
@@ -110,11 +114,36 @@ def test_every_picture_of_the_gallery_is_embedded(page: str, root: Path) -> None
     rows = read_inputs(root, PARAMS).questions
     wrong = [row for row in rows if row["classifier_answer"] != row["answer"]]
     wrong.sort(key=lambda row: -row["classifier_confidence"])
+    slips = [row for row in rows if row["generator_phrase"] != row["phrase"]]
+    slips.sort(key=lambda row: -row["generator_confidence"])
     shown = [attributes["src"] for tag, attributes in Reader(page).tags if tag == "img"]
     expected = [
-        picture_data_uri(images[row["scene_id"]], 4) for row in spread(rows) + wrong[:FAILURES]
+        picture_data_uri(images[row["scene_id"]], 4)
+        for row in spread(rows) + wrong[:FAILURES] + slips[:FAILURES]
     ]
-    assert shown[: len(expected)] == expected
+    assert shown[-len(expected) :] == expected
+
+
+def test_a_caption_that_nobody_judged_is_marked_neither_right_nor_wrong(root: Path) -> None:
+    row = read_inputs(root, PARAMS).questions[0]
+    image = read_scenes(root / "data/test").images[0]
+    caption = {"caption": "a dog", "reference": "a cat"}
+    marks = [
+        question_card(row, image, {**caption, **exact}).count("✗")
+        for exact in ({}, {"exact": None}, {"exact": False})
+    ]
+    assert marks == [0, 0, 1]
+
+
+@pytest.mark.parametrize("head", RIGHT)
+def test_failures_are_all_that_is_wrong_the_surest_first(root: Path, head: str) -> None:
+    rows = read_inputs(root, PARAMS).questions
+    found = failures(rows, head, RIGHT[head])
+    sure = [row[f"{head}_confidence"] for row in found]
+    assert sure == sorted(sure, reverse=True) and len(set(sure)) > 1
+    ids = {row["question_id"] for row in found}
+    said, true = ("answer", "answer") if head == "classifier" else ("phrase", "phrase")
+    assert ids == {r["question_id"] for r in rows if r[f"{head}_{said}"] != r[true]}
 
 
 def test_the_spread_shows_each_family_and_no_picture_twice(root: Path) -> None:
@@ -139,6 +168,9 @@ def test_two_builds_are_the_same_bytes(page: str, root: Path) -> None:
         ("plots/pretrain.tsv", "pretrain"),
         ("plots/benchmark_kv_cache/sweep.tsv", "benchmark_kv_cache"),
         ("data/predictions/captions.parquet", "evaluate"),
+        ("data/predictions/probes.parquet", "evaluate"),
+        ("data/predictions/attention.parquet", "evaluate"),
+        ("plots/evaluate/calibration_generator_after.csv", "evaluate"),
         ("data/test", "generate"),
     ],
 )
@@ -161,6 +193,11 @@ def test_a_missing_input_names_itself_and_its_stage(
             "batch\tlength\n8\t20\n",
             "got columns batch, length, expected batch, length, arm, rounds, seconds, seconds_min,"
             " seconds_max, cache_bytes, cache_bytes_predicted, flops, bytes_read",
+        ),
+        (
+            "plots/evaluate/calibration_classifier_before.csv",
+            "confidence,questions\n0.5,3\n",
+            "got columns confidence, questions, expected confidence, accuracy, questions",
         ),
         (
             "plots/evaluate/confusion.csv",

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from vlm.reporting.pictures import INKS, picture_data_uri, sample_sheet
+from vlm.reporting.pictures import INKS, overlay, picture_data_uri, sample_sheet
 
 LINES = [("is there a circle left of a plus in the image", None), ("yes", True), ("no", False)]
 
@@ -55,3 +55,33 @@ def test_a_data_uri_holds_the_enlarged_picture(channels: int) -> None:
     assert kind == "data:image/png;base64"
     pixels = opened(base64.b64decode(encoded)).reshape(64, 64, channels)
     assert (pixels[::2, 1::2] == image.transpose(1, 2, 0)).all()
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_an_overlay_is_bright_in_proportion_to_the_weight(channels: int) -> None:
+    image = pictures(1, channels)[0]
+    weights = np.array([0.0, 0.1, 0.2, 0.4])
+    lit = overlay(image, weights).astype(float)
+    assert lit.shape == (3, 32, 32)
+    added = lit - image / 2  # rounding aside: 16 x 16 pixels of each patch
+    for patch, weight in enumerate(weights):
+        rows, columns = slice(16 * (patch // 2), None), slice(16 * (patch % 2), None)
+        expected = np.array([[[230]], [[159]], [[0]]]) * weight / 0.4 / 2
+        corner = added[:, rows, columns][:, :16, :16]
+        assert np.abs(corner - expected).max() <= 0.5
+
+
+def test_no_pixel_darkens_where_weight_grows() -> None:
+    image = pictures(1)[0]
+    less, more = (overlay(image, [1.0, 1.0, weight, 0.0]) for weight in (0.3, 0.9))
+    assert (more >= less).all()
+    assert (more[0, 16:, :16] > less[0, 16:, :16]).all()
+    assert (more[:, :16] == less[:, :16]).all()
+
+
+@pytest.mark.parametrize(
+    "weights", [[], [1.0, 2.0], [1.0] * 9, [0.0] * 4, [-1.0, 1.0, 1.0, 1.0], [[1.0, 1.0]] * 2]
+)
+def test_an_overlay_needs_a_square_grid_of_weights(weights: list) -> None:
+    with pytest.raises(ValueError, match="expected"):
+        overlay(pictures(1)[0], weights)
