@@ -38,7 +38,7 @@ def probe_metrics(families: tuple[str, ...]) -> dict[str, Any]:
         "by_objects": _by_objects(),
         "counting": {
             "questions": 24,
-            "commonest_floor": 0.7,
+            "within_one_floor": 0.7,
             **{
                 head: interval("within_one", 0.973)
                 | {"errors": {"+0": 0.9, "+1": 0.07, "-1": 0.02, "no number": 0.01}}

@@ -187,6 +187,7 @@ def _word_order(families: dict[str, Any]) -> dict[str, Any]:
         "pictures": 30,
         "questions": 120,
         "distinct_questions": 18,
+        "orders": 140,
         "without_another_order": 0,
         **dict.fromkeys(TWO, head),
     }

@@ -145,7 +145,7 @@ def counting(figures: Figures) -> list[Html]:
     if not own:
         return [paragraph(f"{done} In this run: {MISSING}.")]
     clauses = {head: _misses(errors) for head, errors in own.items()}
-    floor = percent(figures.get("commonest_floor"))
+    floor = percent(figures.get("within_one_floor"))
     asked = counted(figures.get("questions", 0), "counting question")
     wrong = {size for errors in own.values() for size in errors} - {NO_ERROR}
     sizes = sorted(wrong, key=_size)
@@ -160,8 +160,8 @@ def counting(figures: Figures) -> list[Html]:
     ]
     header = ["head", "right", *sizes, "within one", "95% interval", "floor"]
     note = (
-        "Share of counts by size of error. Within one: right or off by one; its floor is always"
-        " saying the commonest number"
+        "Share of counts by size of error. Within one: right or off by one; its floor is what"
+        " always saying the same number scores at best"
     )
     parts = [table(header, rows, note)]
     if wrong:

@@ -102,8 +102,8 @@ PROBES = {
     ),
     "swapped_words": Probe(
         "Swapped words",
-        "The same words in another order that is a question too: left of and right of, say, or"
-        " which shape comes first.",
+        "The same words in another order that is a question too: is there a plus left of a circle,"
+        " in place of a circle left of a plus.",
         "the order of the words",
         "it hangs on the order of the words",
         "another test picture",

@@ -95,10 +95,10 @@ def _scrambled(inputs: Inputs, probed: Figures) -> list[Html]:
         for head, of in encoders.items()
     )
     note = (
-        f"Each of the {number(probed.get('distinct_questions'))} distinct questions scrambled once,"
-        f" asked about {number(probed.get('pictures'))} test pictures"
+        f"The {number(probed.get('distinct_questions'))} distinct questions, scrambled in"
+        f" {number(probed.get('orders'))} ways in all, asked about {number(probed.get('pictures'))} test pictures"
         f" ({number(probed.get('questions'))} questions). Distance: 1 - cosine between the text"
-        " encoder's vectors of a question and of its scrambled self, a mean over distinct questions"
+        " encoder's vectors of a question and of its scrambled selves, a mean over distinct questions"
         f" with its 95% interval; between two different questions it is {scales} on average."
         " Changed: the share of answers that become others, in the last row the mean over families."
         " A bag of words has 0 of both"

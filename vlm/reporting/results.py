@@ -139,7 +139,7 @@ def with_interval(figures: Figures, key: str) -> tuple[str, str]:
 
 def common(figures: Figures, key: str) -> tuple[float | None, str]:
     """The floor of one of the captions' figures, and its name."""
-    return figures.get(f"{key}_floor"), "commonest in train"
+    return figures.get(f"{key}_floor"), "one caption for all"
 
 
 def largest_floor(floors: Figures, ending: str = "") -> tuple[str, float | None]:
