@@ -49,6 +49,8 @@ WORDS = {
     "all_right": "all of a picture right",
     "bleu4": "BLEU-4",
     "exact": "exact facts",
+    "image_to_text_R@1": "R@1, picture to caption",
+    "text_to_image_R@1": "R@1, caption to picture",
 }
 
 
