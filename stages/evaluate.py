@@ -31,6 +31,7 @@ from vlm.evaluation.confidence import Calibrated, Judged, calibrate, score_calib
 from vlm.evaluation.examples import example_rows, write_attention, write_examples
 from vlm.evaluation.floors import AskedColumns, best_guesses, floor_correct_within_families
 from vlm.evaluation.fresh import count_shared, score_fresh
+from vlm.evaluation.gallery import blind_ranks, gallery_hits, score_retrieval
 from vlm.evaluation.heads import HEADS, Heads, Replies
 from vlm.evaluation.looking import score_looking
 from vlm.evaluation.out_of_distribution import score_unlike
@@ -41,10 +42,8 @@ from vlm.evaluation.scoring import (
     Figures,
     Scorer,
     bleu_of,
-    gallery_hits,
     score_floors,
     score_head,
-    score_retrieval,
 )
 from vlm.evaluation.word_order import score_word_order
 from vlm.files import write_json
@@ -72,7 +71,10 @@ def main(params: Params) -> None:
     scorer = Scorer(list(questions.family), questions.scene_id, section.resamples, seed)
     floors = score_floors(scorer, train, asked(questions, scenes.objects))
     keys = [keys[0] for keys in scenes.caption_keys[: section.gallery]]
-    found, by_id = (gallery_hits(*vectors, which) for which in (keys, np.arange(len(keys))))
+    ids = np.arange(len(keys))
+    found, by_id = (gallery_hits(*vectors, which) for which in (keys, ids))
+    texts = [texts[0] for texts in scenes.captions[: section.gallery]]
+    same = {"image_to_text": ids, "text_to_image": np.unique(texts, return_inverse=True)[1]}
     world = params.data.world
     metrics: Figures = {
         "pictures": len(scenes),
@@ -89,7 +91,9 @@ def main(params: Params) -> None:
         "caption": score_captions(
             captions, scenes, *commonest_captions(), world, section.resamples, seed
         ),
-        "retrieval": score_retrieval(found, by_id, section.resamples, seed),
+        "retrieval": score_retrieval(
+            found, by_id, same, blind_ranks(keys, captioned.keys), section.resamples, seed
+        ),
         **breakdowns(test, replies, right, train, scorer),
         "word_order": score_word_order(heads, scenes, questions, replies, scorer, floors),
     }
@@ -147,16 +151,11 @@ def breakdowns(
     }
     counts = questions.family == "count"
     if counts.any():
-        spoken = {
-            phrase: answer
-            for question in test.truth.questions.values()
-            if question.family == "count"
-            for phrase, answer in zip(question.phrases, question.answers, strict=True)
-        }
         figures["counting"] = score_counting(
             replies.of_rows(np.flatnonzero(counts)),
             questions.answer[counts],
-            spoken,
+            test.truth.spoken(),
+            train.of_family("count"),
             scorer.of_rows(counts),
         )
     return figures

@@ -75,15 +75,20 @@ def expected_calibration_error(
     return float(error_of_sums(bin_sums(confidence, correct, bins).sum(axis=0)))
 
 
-def error_if_calibrated(confidence: Floats, seed: int, bins: int = BINS) -> float:
-    """The mean error of answers that are right exactly as often as their confidence says.
+def error_if_calibrated(confidence: Floats, seed: int, bins: int = BINS) -> tuple[float, float]:
+    """The error of answers that are right exactly as often as their confidence says.
 
-    It isn't 0: in a finite sample accuracy strays from confidence by chance. So it is the floor
-    that no calibration gets under.
+    It isn't 0: in a finite sample accuracy strays from confidence by chance. So its mean is the
+    floor that no calibration gets under, and only an error above its 97.5% quantile tells of
+    confidences that are off.
+
+    Returns:
+        The mean, and that quantile.
     """
     rng = np.random.default_rng(seed)
     draws = (rng.random(len(confidence)) < confidence for _ in range(SIMULATIONS))
-    return float(np.mean([expected_calibration_error(confidence, d, bins) for d in draws]))
+    errors = [expected_calibration_error(confidence, drawn, bins) for drawn in draws]
+    return float(np.mean(errors)), float(np.quantile(errors, 0.975))
 
 
 def reliability(confidence: Floats, correct: npt.ArrayLike, bins: int = BINS) -> Reliability:

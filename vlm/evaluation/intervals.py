@@ -21,6 +21,8 @@ FloatArray = NDArray[np.float64]
 
 DEFAULT_CONFIDENCE = 0.95
 DEFAULT_RESAMPLES = 2000
+# Of pictures with an error (or with a success): with fewer, resamples vary too little.
+FEW = 5
 COUNTS_AT_ONCE = 1 << 23  # counts of pictures in resamples held in memory, 64 MiB
 
 
@@ -100,7 +102,8 @@ def bootstrap(
     `bootstrap(rows, bleu_from_statistics)` is the interval of corpus BLEU.
 
     Where no resample differs from another (all captions perfect, say) both ends are that value,
-    which says more than the data do; `ratio_interval` has a remedy for proportions.
+    which says more than the data do; `share_interval` has a remedy for figures between 0 and 1, and
+    `ratio_interval` a better one for accuracies.
 
     Args:
         statistics: (I, S) one row a picture.
@@ -122,6 +125,24 @@ def bootstrap(
     return Interval(float(low), float(high))
 
 
+def share_interval(
+    statistics: ArrayLike,
+    function: Callable[[FloatArray], FloatArray],
+    resamples: int = DEFAULT_RESAMPLES,
+    seed: int = 0,
+) -> Interval:
+    """`bootstrap` of a figure between 0 and 1, such as BLEU or a mean of F1s, at 95%.
+
+    Where the resamples don't differ the interval is Wilson's, as if each picture were one trial and
+    the figure the share that succeeded.
+    """
+    low, high = bootstrap(statistics, function, resamples=resamples, seed=seed)
+    if not math.isclose(low, high, rel_tol=0, abs_tol=1e-12):
+        return Interval(max(low, 0.0), min(high, 1.0))
+    number = len(np.asarray(statistics))
+    return wilson(min(max(low, 0.0), 1.0) * number, number)
+
+
 def ratio_interval(
     numerators: ArrayLike,
     denominators: ArrayLike,
@@ -133,9 +154,12 @@ def ratio_interval(
 
     One column is the plain (micro) accuracy; a column a family is the macro average, over the
     families that a resample has. Pictures without questions (in these families) are resampled too,
-    and count for nothing; nor does a resample that has no question at all. Where every other
-    agrees (all right, all wrong, one picture) the bootstrap has no width, and the interval is
-    Wilson's with each picture that has a question as one trial.
+    and count for nothing; nor does a resample that has no question at all.
+
+    Where no picture has a second question in a single column, all trials are independent and the
+    interval is Wilson's. Where fewer than `FEW` pictures have an error, or a success, a resample is
+    often without any and the bootstrap too narrow: then it is widened to Wilson's with each picture
+    that has a question as one trial.
 
     Args:
         numerators: (I, F) right answers, see `sums_by_image`.
@@ -155,11 +179,15 @@ def ratio_interval(
     if not questioned:
         raise UserError("an accuracy needs at least 1 question, got 0")
     table = np.concatenate([right, asked], axis=1)
-    interval = bootstrap(table, _mean_ratio, confidence, resamples, seed)
-    if not math.isclose(interval.low, interval.high, rel_tol=0, abs_tol=1e-12):
-        return interval
     share = min(max(float(_mean_ratio(table.sum(axis=0))), 0.0), 1.0)
-    return wilson(share * questioned, questioned, confidence)
+    of_pictures = wilson(share * questioned, questioned, confidence)
+    if asked.shape[1] == 1 and asked.max() <= 1:
+        return of_pictures
+    low, high = bootstrap(table, _mean_ratio, confidence, resamples, seed)
+    wrong, succeeded = ((each.sum(axis=1) > 0).sum() for each in (asked - right, right))
+    if min(wrong, succeeded) >= FEW:
+        return Interval(low, high)
+    return Interval(min(low, of_pictures.low), max(high, of_pictures.high))
 
 
 def sums_by_image(

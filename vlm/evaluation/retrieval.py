@@ -25,6 +25,7 @@ from vlm.errors import UserError
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
+HALF = 1e-9  # a hit more or less than half; shares are sums of rounded numbers
 
 # What the queries worked on at once may take: 84 rows of a gallery of 50,000.
 CHUNK_BYTES = 64 * 2**20
@@ -83,6 +84,21 @@ class FirstHits:
     def rank(self) -> FloatArray:
         """Expected rank of the first hit, (Q,), counted from 1."""
         return self.ahead + (self.tied + 1) / (self.relevant + 1)
+
+    def median_rank(self) -> float:
+        """The median over queries and over the orders of tied items.
+
+        Of ranks without ties it is their median; with ties the rank that half of all hits reach.
+        """
+        return (self._reached(0.5 - HALF) + self._reached(0.5 + HALF)) / 2
+
+    def _reached(self, share: float) -> int:
+        """The smallest k within which more than so many hits fall."""
+        low, high = 1, self.gallery_size
+        while low < high:
+            middle = (low + high) // 2
+            low, high = (low, middle) if self.within(middle).mean() > share else (middle + 1, high)
+        return low
 
     def by_chance(self) -> "FirstHits":
         """The same queries and gallery under a constant similarity: what guessing scores."""
@@ -262,7 +278,7 @@ def _figures(hits: FirstHits, ks: Sequence[int]) -> dict[str, float]:
     for prefix, source in (("", hits), ("chance_", hits.by_chance())):
         figures |= {f"{prefix}R@{k}": float(source.within(k).mean()) for k in ks}
         figures[f"{prefix}MRR"] = float(source.reciprocal_rank().mean())
-        figures[f"{prefix}median_rank"] = float(np.median(source.rank()))
+        figures[f"{prefix}median_rank"] = source.median_rank()
     return figures
 
 

@@ -3,18 +3,16 @@
 Shapes: M questions, G pictures of the gallery, N captions.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from numpy.typing import ArrayLike
 
 from vlm.evaluation.floors import AskedColumns, floor_correct, floor_correct_within_families
-from vlm.evaluation.intervals import Interval, bootstrap, ratio_interval, wilson
-from vlm.evaluation.retrieval import FirstHits, first_hits_of_vectors, retrieval_report
+from vlm.evaluation.intervals import Interval, ratio_interval, share_interval, wilson
 from vlm.evaluation.text_metrics import bleu_from_statistics, bleu_statistics
 from vlm.evaluation.vqa_metrics import family_accuracy, macro_accuracy
 
@@ -158,7 +156,7 @@ def score_bleu(
     pictures, picture = np.unique(scene_ids, return_inverse=True)
     sums = np.zeros((len(pictures), rows.shape[1]), dtype=np.int64)
     np.add.at(sums, picture.reshape(-1), rows)
-    interval = bootstrap(sums, bleu_from_statistics, resamples=resamples, seed=seed)
+    interval = share_interval(sums, bleu_from_statistics, resamples, seed)
     return {"bleu4": float(bleu_from_statistics(sums.sum(axis=0))), **ends("bleu4", interval)}
 
 
@@ -185,55 +183,6 @@ def score_proportion(name: str, correct: Bools) -> Figures:
     """A share of independent trials, and Wilson's interval."""
     right = int(np.count_nonzero(correct))
     return {name: right / len(correct), **ends(name, wilson(right, len(correct)))}
-
-
-def gallery_hits(images: ArrayLike, texts: ArrayLike, keys: ArrayLike) -> dict[str, FirstHits]:
-    """Where each picture finds its caption among all, and each caption its picture.
-
-    Args:
-        images, texts: (G, D) vectors of the pictures and of a caption of each.
-        keys: (G,) what makes a picture and a caption a hit; equal ones are equivalent.
-    """
-    return {
-        "image_to_text": first_hits_of_vectors(images, texts, keys, keys),
-        "text_to_image": first_hits_of_vectors(texts, images, keys, keys),
-    }
-
-
-def score_retrieval(
-    found: Mapping[str, FirstHits], by_id: Mapping[str, FirstHits], resamples: int, seed: int
-) -> Figures:
-    """Both directions, equal captions counted as hits; and strictly by id.
-
-    Args:
-        found: by direction, with fact keys as keys.
-        by_id: the same with ids as keys.
-        resamples, seed: of the bootstrap.
-    """
-    figures: Figures = {}
-    for direction, hits in found.items():
-        report = retrieval_report(hits, by_id=by_id[direction])
-        size = len(hits.ahead)
-        for k in (1, 5, 10):
-            name = f"{direction}_R@{k}"
-            figures |= {name: report[f"R@{k}"], **ends(name, _hit_interval(hits, k))}
-            figures[f"chance_R@{k}"] = report[f"chance_R@{k}"]
-        ranks = hits.reciprocal_rank()
-        interval = bootstrap(ranks[:, None] / size, lambda s: s[:, 0], 0.95, resamples, seed)
-        name = f"{direction}_MRR"
-        figures |= {name: report["MRR"], **ends(name, interval)}
-        figures[f"{direction}_median_rank"] = report["median_rank"]
-        figures[f"{direction}_id_R@1"] = report["id_R@1"]
-        for name in ("chance_MRR", "chance_median_rank"):
-            figures[name] = report[name]
-        figures["chance_id_R@1"] = report["id_chance_R@1"]
-        figures["gallery"] = hits.gallery_size
-    return figures
-
-
-def _hit_interval(hits: FirstHits, k: int) -> Interval:
-    within = hits.within(k)
-    return wilson(float(within.sum()), len(within))
 
 
 def ends(name: str, interval: Interval) -> dict[str, float]:

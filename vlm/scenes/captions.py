@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from vlm.scenes.grammar import counted, with_article
+from vlm.scenes.grammar import NUMBERS, counted, with_article
 from vlm.scenes.sampler import BLOCK, blocks, stream
 from vlm.scenes.scene import CELLS, Ints, Scenes, cell_name, cell_of
 
@@ -150,6 +150,8 @@ class _Wording:
             if text == template.empty:
                 return EMPTY_KEY
             number = text.count(template.joint) + 1
+            if number >= len(NUMBERS):
+                continue  # no scene has so many objects, and no template a word for it
             opening = template.opening.format(count=counted(number, "shape"))
             items = text.removeprefix(opening).split(template.joint)
             if text.startswith(opening) and all(item in ids for item in items):

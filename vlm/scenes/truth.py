@@ -73,6 +73,14 @@ class Truth:
                 slots[rows] |= execute(program, scenes, self.data.world)[scene_index[rows]]
         return slots
 
+    def spoken(self) -> dict[str, str]:
+        """The short answer that each phrase gives."""
+        return {
+            phrase: answer
+            for question in self.questions.values()
+            for phrase, answer in zip(question.phrases, question.answers, strict=False)
+        }
+
     def anagrams(self) -> dict[str, str]:
         """Questions that another question spells with the same words: a shape left of the other."""
         spelled: dict[tuple[str, ...], list[str]] = {}
