@@ -4,7 +4,6 @@ Reads `data/{train,val,test,test_ood}`, all models and the params `seed`, `data`
 `metrics/evaluate.json`, `plots/evaluate/` and `data/predictions/`.
 """
 
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -25,7 +24,7 @@ from vlm.data.tables import (
 )
 from vlm.evaluation.altering import Split
 from vlm.evaluation.breakdowns import score_by_objects, score_counting, score_whole_pictures
-from vlm.evaluation.captioning import exact_captions, score_captions
+from vlm.evaluation.captioning import Described, Guesses, exact_captions, score_captions
 from vlm.evaluation.causal import outcomes, score
 from vlm.evaluation.confidence import Calibrated, Judged, calibrate, score_calibration
 from vlm.evaluation.examples import example_rows, write_attention, write_examples
@@ -48,7 +47,6 @@ from vlm.evaluation.scoring import (
 from vlm.evaluation.word_order import score_word_order
 from vlm.files import write_json
 from vlm.model.folder import load_captioner
-from vlm.scenes.captions import key_facts
 
 TRAIN, VAL, TEST = Path("data/train"), Path("data/val"), Path("data/test")
 UNLIKE = Path("data/test_ood")
@@ -59,7 +57,7 @@ PREDICTIONS = Path("data/predictions")
 
 def main(params: Params) -> None:
     section, seed, device = params.evaluate, params.seed, select_device(params.runtime)
-    test = read_split(TEST, params)
+    test, val = (read_split(folder, params) for folder in (TEST, VAL))
     scenes, questions = test.scenes, test.questions
     train_questions = read_questions(TRAIN)
     train = asked(train_questions, read_objects(TRAIN)).condensed()
@@ -75,7 +73,8 @@ def main(params: Params) -> None:
     found, by_id = (gallery_hits(*vectors, which) for which in (keys, ids))
     texts = [texts[0] for texts in scenes.captions[: section.gallery]]
     same = {"image_to_text": ids, "text_to_image": np.unique(texts, return_inverse=True)[1]}
-    world = params.data.world
+    guesses = Guesses.learned(Described(*read_captions(TRAIN)))
+    world, luck = params.data.world, (section.resamples, seed)
     metrics: Figures = {
         "pictures": len(scenes),
         "questions": len(questions),
@@ -89,20 +88,20 @@ def main(params: Params) -> None:
             **phrase_bleu(replies.phrases, questions, train_questions, scorer),
         },
         "caption": score_captions(
-            captions, scenes, *commonest_captions(), world, section.resamples, seed
+            captions, described(scenes), guesses, described(val.scenes), world, *luck
         ),
-        "retrieval": score_retrieval(
-            found, by_id, same, blind_ranks(keys, captioned.keys), section.resamples, seed
-        ),
+        "retrieval": score_retrieval(found, by_id, same, blind_ranks(keys, guesses.keys), *luck),
         **breakdowns(test, replies, right, train, scorer),
-        "word_order": score_word_order(heads, scenes, questions, replies, scorer, floors),
+        "word_order": score_word_order(
+            heads, scenes, questions, replies, test.truth.spoken(), scorer, floors
+        ),
     }
     metrics["probes"], examples = {}, []
-    for name, outcome in outcomes(heads, test, replies):
-        metrics["probes"][name] = score(outcome, test, scorer, train)
-        examples += example_rows(name, outcome, test)
+    for outcome in outcomes(heads, test, replies):
+        metrics["probes"][outcome.name] = score(outcome, test, scorer, train, val)
+        examples += example_rows(outcome, test)
     metrics["attention"], maps = score_looking(heads, test, scorer)
-    metrics["calibration"], calibrated = calibration(heads, test, replies, right, scorer)
+    metrics["calibration"], calibrated = calibration(heads, val, test, replies, right, scorer)
     if any(UNLIKE.glob("scenes-*")):
         metrics["ood"] = unlike_figures(heads, params, test, right, train, scorer)
     if section.fresh_scenes:
@@ -134,6 +133,11 @@ def describe(
     return captions, embed_gallery(captioner, pairs, section.gallery, section.batch_size)
 
 
+def described(scenes: SceneTable) -> Described:
+    """What is truly said of the pictures."""
+    return Described(scenes.captions, scenes.caption_keys)
+
+
 def breakdowns(
     test: Split,
     replies: Replies,
@@ -162,10 +166,15 @@ def breakdowns(
 
 
 def calibration(
-    heads: Heads, test: Split, replies: Replies, right: dict[str, Bools], scorer: Scorer
+    heads: Heads,
+    val: Split,
+    test: Split,
+    replies: Replies,
+    right: dict[str, Bools],
+    scorer: Scorer,
 ) -> tuple[Figures, dict[str, Calibrated]]:
     """How far each head's confidence can be trusted; the temperatures come from val."""
-    scenes, questions = read_scenes(VAL), read_questions(VAL)
+    scenes, questions = val.scenes, val.questions
     on_val = heads.reply(scenes, questions)
     place = {answer: column for column, answer in enumerate(heads.classifier.answers)}
     labels, wanted = (
@@ -242,17 +251,6 @@ def phrase_bleu(
     guesses = best_guesses(list(train.question), list(train.phrase), list(questions.question))
     floor = bleu_of(guesses, references)
     return {**scorer.bleu(list(phrases), references), "bleu4_floor": floor}
-
-
-def commonest_captions() -> tuple[list[str], str]:
-    """Train's commonest caption, the commonest that tells of an object, and the commonest key."""
-    captions, keys = read_captions(TRAIN)
-    texts = Counter(
-        pair for row in zip(captions, keys, strict=True) for pair in zip(*row, strict=True)
-    )
-    ranked = [pair for pair, _ in texts.most_common()]
-    telling = [text for text, key in ranked if key_facts(key)]
-    return [ranked[0][0], *telling[:1]], Counter(key[0] for key in keys).most_common(1)[0][0]
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """Where the errors are, counted slowly, and for stand-ins whose figures are known."""
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from vlm.evaluation.breakdowns import (
     score_whole_pictures,
     whole_pictures,
 )
-from vlm.evaluation.floors import floor_correct_within_families
+from vlm.evaluation.floors import AskedColumns, floor_correct_within_families
 from vlm.evaluation.heads import HEADS
 from vlm.evaluation.intervals import wilson
 from vlm.evaluation.scoring import Scorer, score_floors, score_head
@@ -107,13 +108,21 @@ NUMBERS = QUESTIONS.answer[COUNTING]
 OF_COUNTS = Scorer(["count"] * len(COUNTING), QUESTIONS.scene_id[COUNTING], 50, seed=0)
 
 
+def seen(numbers: Sequence[str]) -> AskedColumns:
+    """What the floor learns from."""
+    return AskedColumns(["how many"] * len(numbers), list(numbers), ["count"] * len(numbers))
+
+
+COUNTS_SEEN = seen(NUMBERS)
+
+
 def alone(number: int) -> Scorer:
     """Of questions with a picture each."""
     return Scorer(["count"] * number, np.arange(number), 50, seed=0)
 
 
 def test_who_knows_all_counts_right():
-    figures = score_counting(ORACLE.of_rows(COUNTING), NUMBERS, SPOKEN, OF_COUNTS)
+    figures = score_counting(ORACLE.of_rows(COUNTING), NUMBERS, SPOKEN, COUNTS_SEEN, OF_COUNTS)
     assert figures["questions"] == len(COUNTING) == 150
     for head in HEADS:
         assert figures[head]["errors"] == {"+0": 1.0}
@@ -125,7 +134,7 @@ def test_the_floor_of_counts_is_the_best_constant():
     shares = {}
     for phrase, number in SPOKEN.items():
         said = replies([number] * 150, [phrase] * 150)
-        figures = score_counting(said, NUMBERS, SPOKEN, OF_COUNTS)
+        figures = score_counting(said, NUMBERS, SPOKEN, COUNTS_SEEN, OF_COUNTS)
         near = np.mean([abs(int(each) - int(number)) <= 1 for each in NUMBERS])
         for head in HEADS:
             assert figures[head]["within_one"] == pytest.approx(near)
@@ -133,7 +142,7 @@ def test_the_floor_of_counts_is_the_best_constant():
         shares[number] = (near, figures["within_one_floor"])
     assert {floor for _, floor in shares.values()} == {max(near for near, _ in shares.values())}
     truth = np.array(["3"] * 4 + ["0"] * 3 + ["1"] * 3 + ["2"] * 3, object)
-    figures = score_counting(replies(["3"] * 13, [""] * 13), truth, SPOKEN, alone(13))
+    figures = score_counting(replies(["3"] * 13, [""] * 13), truth, SPOKEN, seen(truth), alone(13))
     assert figures["within_one_floor"] == pytest.approx(10 / 13)  # 2: and 3, the commonest, 7 / 13
     assert figures["classifier"]["within_one"] == pytest.approx(7 / 13)
 
@@ -142,7 +151,7 @@ def test_errors_of_every_size_and_words_that_are_no_number():
     truth = np.array(["2", "2", "2", "2", "0"], object)
     said = ["1", "2", "9", "yes", "1"]
     spoken = ["there are ten shapes", "there are two shapes", "", "there are two", "there is one"]
-    figures = score_counting(replies(said, spoken), truth, SPOKEN, alone(5))
+    figures = score_counting(replies(said, spoken), truth, SPOKEN, seen(truth), alone(5))
     assert figures["classifier"]["errors"] == pytest.approx(
         {"-1": 0.2, "+0": 0.2, "+7": 0.2, "no number": 0.2, "+1": 0.2}
     )

@@ -7,8 +7,9 @@ import torch
 from vlm.data.loading import CaptionData, QuestionData
 from vlm.data.tables import QuestionTable, SceneTable
 from vlm.data.tokenizer import TextTokenizer
+from vlm.evaluation.gallery import blind_ranks, gallery_hits, score_retrieval
 from vlm.evaluation.predicting import caption, classify, cosines, embed_gallery, phrase
-from vlm.evaluation.scoring import Scorer, gallery_hits, score_head, score_retrieval
+from vlm.evaluation.scoring import Scorer, score_head
 from vlm.model.vlm import ContrastiveCaptioner, VLMConfig
 from vlm.model.vqa import AnswerClassifier, PhraseGenerator
 
@@ -77,7 +78,12 @@ def test_a_perfect_encoder_by_keys_and_by_id():
     """Captions x, x, y for pictures 0, 1, 2: 1.0 with equals counted, 2/3 by id."""
     vectors = np.array([[1.0, 0], [1, 0], [0, 1]])
     found, by_id = (gallery_hits(vectors, vectors, keys) for keys in (["x", "x", "y"], [0, 1, 2]))
-    figures = score_retrieval(found, by_id, resamples=10, seed=0)
+    alone = dict.fromkeys(found, np.arange(3))
+    blind = blind_ranks(["x", "x", "y"], {"y": 5, "x": 2})
+    figures = score_retrieval(found, by_id, alone, blind, resamples=10, seed=0)
+    assert figures["floor_R@1"] == pytest.approx(1 / 3)  # y first, then an x for both of the others
+    assert figures["floor_MRR"] == pytest.approx((1 + 0.5 + 0.5) / 3)
+    assert figures["floor_median_rank"] == 2
     assert figures["image_to_text_R@1"] == 1
     assert figures["image_to_text_id_R@1"] == pytest.approx(2 / 3)
     assert figures["chance_R@1"] == pytest.approx(5 / 9)

@@ -11,10 +11,11 @@ from answerers import Blind, Oracle, columns_of, make_data, make_split
 from vlm.data.drawn import tell
 from vlm.evaluation.altering import Split
 from vlm.evaluation.floors import best_guesses
+from vlm.evaluation.gallery import blind_ranks, gallery_hits, score_retrieval
 from vlm.evaluation.heads import HEADS
 from vlm.evaluation.out_of_distribution import KINDS, score_unlike
 from vlm.evaluation.retrieval import first_hits_of_vectors
-from vlm.evaluation.scoring import Figures, Scorer, gallery_hits, score_retrieval
+from vlm.evaluation.scoring import Figures, Scorer
 from vlm.scenes.out_of_distribution import SPLIT, sample_unlike
 
 DATA = make_data()
@@ -129,7 +130,8 @@ def test_a_constant_model_retrieves_by_chance(value: float):
     alike = [keys.count(key) for key in keys]
     assert len(set(keys)) < 60  # empty scenes at least
     found, by_id = (gallery_hits(vectors, vectors[::-1], which) for which in (keys, range(60)))
-    figures = score_retrieval(found, by_id, resamples=20, seed=0)
+    alone, blind = dict.fromkeys(found, np.arange(60)), blind_ranks(keys, {})
+    figures = score_retrieval(found, by_id, alone, blind, resamples=20, seed=0)
     for k in (1, 5, 10):
         chance = np.mean([1 - math.comb(60 - n, k) / math.comb(60, k) for n in alike])
         assert chance > k / 60

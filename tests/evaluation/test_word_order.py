@@ -1,5 +1,6 @@
 """Scrambled questions: what an order-blind model makes of them, and one that knows positions."""
 
+from collections.abc import Iterable
 from itertools import combinations
 
 import numpy as np
@@ -28,6 +29,7 @@ from vlm.model.vqa import AnswerClassifier, PhraseGenerator
 
 SCENES, QUESTIONS = draw(parse_params(read_preset("tiny")).data, 0, "test", 20).tables()
 TOKENIZER = TextTokenizer.fit([*QUESTIONS.question, *QUESTIONS.phrase])
+SPOKEN = dict(zip(QUESTIONS.phrase, QUESTIONS.answer, strict=True))
 SCORER = Scorer(list(QUESTIONS.family), QUESTIONS.scene_id, resamples=50, seed=0)
 FLOORS = {"majority": 0.4}
 WORDS = ["is", "a", "A", "circle", "Circle", "the", ",", "?"]
@@ -54,9 +56,13 @@ def make_heads(depth: int, memory: str = "pooled") -> Heads:
     )
 
 
+def spoken(phrases: Iterable[str]) -> list[str]:
+    return [SPOKEN.get(phrase, phrase) for phrase in phrases]
+
+
 def probe(heads: Heads) -> Figures:
     replies = heads.reply(SCENES, QUESTIONS)
-    return score_word_order(heads, SCENES, QUESTIONS, replies, SCORER, FLOORS)
+    return score_word_order(heads, SCENES, QUESTIONS, replies, SPOKEN, SCORER, FLOORS)
 
 
 @given(words=st.lists(st.sampled_from(WORDS), max_size=7), seed=st.integers(0, 2**62))
@@ -116,18 +122,20 @@ def test_positions_notice_and_all_is_counted_as_told():
     figures = probe(heads)
     other = scrambled(QUESTIONS, SCORER.seed)
     before, after = heads.reply(SCENES, QUESTIONS), heads.reply(SCENES, other)
-    said = {
-        "classifier": (before.answers.answer, after.answers.answer, QUESTIONS.answer),
-        "generator": (before.phrases, after.phrases, QUESTIONS.phrase),
+    said = {  # of a phrase, its answer counts as changed or not, and its wording as right
+        "classifier": (before.answers.answer, after.answers.answer, after.answers.answer),
+        "generator": (spoken(before.phrases), spoken(after.phrases), after.phrases),
     }
-    for head, (first, then, truth) in said.items():
+    truths = {"classifier": QUESTIONS.answer, "generator": QUESTIONS.phrase}
+    for head, (first, then, words) in said.items():
+        truth = truths[head]
         assert 1e-4 < figures[head]["distance_low"] <= figures[head]["distance"]
         assert min(figures[head]["distance_by_family"].values()) > 1e-4
         changed, right = [], []
         for family in set(QUESTIONS.family):
             rows = [row for row in range(160) if QUESTIONS.family[row] == family]
             changed.append(sum(first[row] != then[row] for row in rows) / len(rows))
-            right.append(sum(then[row] == truth[row] for row in rows) / len(rows))
+            right.append(sum(words[row] == truth[row] for row in rows) / len(rows))
             assert figures[head]["changed_by_family"][family] == pytest.approx(changed[-1])
         assert figures[head]["changed"] == pytest.approx(np.mean(changed))
         assert figures[head]["changed_low"] <= np.mean(changed) <= figures[head]["changed_high"]

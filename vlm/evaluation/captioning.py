@@ -1,42 +1,98 @@
 """How well captions describe: word for word, fact for fact, and exactly.
 
-Shapes: N pictures.
+Every figure is a function of sums over pictures, so that one interval and one floor serve all.
+
+Shapes: N pictures, S sums.
 """
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from vlm.config.schema import WorldConfig
-from vlm.data.tables import SceneTable
-from vlm.evaluation.intervals import FloatArray, bootstrap
+from vlm.evaluation.intervals import FloatArray, share_interval
 from vlm.evaluation.rouge import rouge_l, rouge_l_coco
 from vlm.evaluation.scoring import (
     BLEU_SIGNATURE,
     Bools,
     Figures,
-    bleu_of,
+    bleu_rows,
     ends,
-    score_bleu,
     score_proportion,
 )
+from vlm.evaluation.text_metrics import bleu_from_statistics
 from vlm.scenes.captions import key_facts, parse_caption, told_facts
 
-Keys = Sequence[Sequence[str]]  # by picture, a fact key for each of its captions
+COMMONEST = 3  # captions for each number of objects, among which a floor is chosen
+CHOSEN_ON = 100  # pictures of val
 
 
-def exact_captions(captions: Sequence[str], keys: Keys, world: WorldConfig) -> Bools:
+class Described(NamedTuple):
+    """N pictures by what is truly said of them.
+
+    Attributes:
+        captions: (N,) each with one or more.
+        keys: (N,) the fact key of each caption; those of one picture are equal.
+    """
+
+    captions: Sequence[Sequence[str]]
+    keys: Sequence[Sequence[str]]
+
+
+@dataclass(frozen=True)
+class Guesses:
+    """What may be said of every picture alike, learned on train.
+
+    Attributes:
+        keys: how many pictures of train state these facts.
+        texts: the commonest captions for each number of objects.
+    """
+
+    keys: Mapping[str, int]
+    texts: Sequence[str]
+
+    @classmethod
+    def learned(cls, train: Described) -> "Guesses":
+        """From the captions of train."""
+        pairs = zip(train.captions, train.keys, strict=True)
+        told = Counter(pair for row in pairs for pair in zip(*row, strict=True))
+        texts: dict[int, list[str]] = {}
+        for (text, key), _ in told.most_common():
+            texts.setdefault(len(key_facts(key)), []).append(text)
+        commonest = [text for each in texts.values() for text in each[:COMMONEST]]
+        return cls(Counter(keys[0] for keys in train.keys), commonest)
+
+
+class Figure(NamedTuple):
+    """One figure of captions: rows (N, S) of texts about pictures, and a function of their sum."""
+
+    rows: Callable[[Sequence[str], Described], FloatArray]
+    of_sums: Callable[[FloatArray], FloatArray]
+
+    def of(self, said: Sequence[str], true: Described) -> float:
+        """The figure of these texts."""
+        return float(self.of_sums(self.rows(said, true).sum(axis=0)))
+
+
+def exact_captions(
+    captions: Sequence[str], keys: Sequence[Sequence[str]], world: WorldConfig
+) -> Bools:
     """Whether each caption, parsed back, states exactly the scene's facts: (N,)."""
     pairs = zip(captions, keys, strict=True)
     return np.array([parse_caption(text, world) == own[0] for text, own in pairs], np.bool_)
 
 
-def fact_counts(captions: Sequence[str], keys: Keys, world: WorldConfig) -> FloatArray:
+def fact_counts(
+    captions: Sequence[str], keys: Sequence[Sequence[str]], world: WorldConfig
+) -> FloatArray:
     """(N, 3): facts told and true, facts told, and true facts, of each picture."""
     rows = np.zeros((len(captions), 3))
+    read = {text: Counter(told_facts(text, world)) for text in set(captions)}
     for row, text, own in zip(rows, captions, keys, strict=True):
-        told, true = Counter(told_facts(text, world)), Counter(key_facts(own[0]))
+        told, true = read[text], Counter(key_facts(own[0]))
         row[:] = (told & true).total(), told.total(), true.total()
     return rows
 
@@ -52,50 +108,61 @@ def f1_of_sums(sums: FloatArray) -> FloatArray:
 
 def score_captions(
     captions: Sequence[str],
-    scenes: SceneTable,
-    guesses: Sequence[str],
-    common_key: str,
+    true: Described,
+    guesses: Guesses,
+    val: Described,
     world: WorldConfig,
     resamples: int,
     seed: int,
 ) -> Figures:
-    """Every figure of the captions, its interval, and what one caption for all pictures scores.
+    """Every figure of the captions, its interval, and its floor.
+
+    The floor of `exact` is train's commonest fact key. Any other's is what one caption for all
+    pictures scores, of train's commonest the one that scores best on val.
 
     Args:
         captions: (N,) what the model wrote.
-        scenes: the pictures, their true captions and fact keys.
-        guesses: captions to give every picture alike; the best of them is a figure's floor.
-        common_key: the commonest fact key of train, for the floor of `exact`.
+        true: what is true of the pictures.
+        guesses: learned on train.
+        val: what is true of val, on whose first pictures the floors are chosen.
         world: whose captions can be parsed.
         resamples, seed: of the bootstrap over pictures.
     """
-    count = len(captions)
-    keys = scenes.caption_keys
-    facts = fact_counts(captions, keys, world)
-    interval = bootstrap(facts, f1_of_sums, resamples=resamples, seed=seed)
-    key_is_common = [own[0] == common_key for own in keys]
+    common = max(sorted(guesses.keys), key=lambda key: guesses.keys[key])
+    few = Described(val.captions[:CHOSEN_ON], val.keys[:CHOSEN_ON])
     figures: Figures = {
-        **score_proportion("exact", exact_captions(captions, keys, world)),
-        "exact_floor": float(np.mean(key_is_common)),
-        "fact_f1": float(f1_of_sums(facts.sum(axis=0))),
-        **ends("fact_f1", interval),
-        "fact_f1_floor": max(
-            float(f1_of_sums(fact_counts([text] * count, keys, world).sum(axis=0)))
-            for text in guesses
-        ),
-        **score_bleu(captions, scenes.captions, scenes.scene_id, resamples, seed),
-        "bleu4_floor": max(bleu_of([text] * count, scenes.captions) for text in guesses),
+        **score_proportion("exact", exact_captions(captions, true.keys, world)),
+        "exact_floor": float(np.mean([keys[0] == common for keys in true.keys])),
         "bleu_signature": BLEU_SIGNATURE,
     }
-    wanted = [[text.split() for text in texts] for texts in scenes.captions]
-
-    def each(metric: Callable[..., float], said: Sequence[str]) -> FloatArray:
-        return np.array([metric(t.split(), w) for t, w in zip(said, wanted, strict=True)])
-
-    for name, metric in (("rouge_l", rouge_l), ("rouge_l_coco", rouge_l_coco)):
-        own = each(metric, captions)
-        interval = bootstrap(own[:, None], lambda s: s[:, 0] / count, 0.95, resamples, seed)
-        figures |= {name: float(own.mean()), **ends(name, interval)}
-        means = (float(each(metric, [text] * count).mean()) for text in guesses)
-        figures[f"{name}_floor"] = max(means)
+    for name, figure in _figures(world).items():
+        rows = figure.rows(captions, true)
+        interval = share_interval(rows, figure.of_sums, resamples, seed)
+        best = max(guesses.texts, key=lambda text: figure.of([text] * len(few.keys), few))
+        figures |= {
+            name: float(figure.of_sums(rows.sum(axis=0))),
+            **ends(name, interval),
+            f"{name}_floor": figure.of([best] * len(true.keys), true),
+        }
     return figures
+
+
+def _figures(world: WorldConfig) -> dict[str, Figure]:
+    def each(metric: Callable[..., float]) -> Figure:
+        """The mean of a figure of single sentences."""
+
+        def rows(said: Sequence[str], true: Described) -> FloatArray:
+            pairs = zip(said, true.captions, strict=True)
+            return np.array([(metric(t.split(), [w.split() for w in ws]), 1.0) for t, ws in pairs])
+
+        return Figure(rows, lambda sums: sums[..., 0] / sums[..., 1])
+
+    return {
+        "fact_f1": Figure(lambda said, true: fact_counts(said, true.keys, world), f1_of_sums),
+        "bleu4": Figure(
+            lambda said, true: bleu_rows(said, true.captions).astype(np.float64),
+            bleu_from_statistics,
+        ),
+        "rouge_l": each(rouge_l),
+        "rouge_l_coco": each(rouge_l_coco),
+    }

@@ -41,7 +41,7 @@ def choose(outcome: Outcome, split: Split) -> Ints:
     return np.array(list(chosen.values()), np.int64)
 
 
-def example_rows(probe: str, outcome: Outcome, split: Split) -> list[dict[str, Any]]:
+def example_rows(outcome: Outcome, split: Split) -> list[dict[str, Any]]:
     """A row an example: pictures as PNG, questions, truths, and both heads' replies."""
     asked, own = outcome.altered.questions, split.questions
     rows = []
@@ -49,7 +49,7 @@ def example_rows(probe: str, outcome: Outcome, split: Split) -> list[dict[str, A
         was = outcome.altered.rows[row]
         rows.append(
             {
-                "probe": probe,
+                "probe": outcome.name,
                 "scene_id": asked.scene_id[row],
                 "before": png.encode(split.scenes.images[own.scene_index[was]]),
                 "after": png.encode(outcome.altered.scenes.images[asked.scene_index[row]]),

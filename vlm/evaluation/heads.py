@@ -3,6 +3,7 @@
 Shapes: M questions.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -43,10 +44,21 @@ class Replies:
         """Whether each reply is the true one, by head."""
         return self.equal(questions.answer, questions.phrase)
 
-    def changed(self, before: "Replies") -> dict[str, Bools]:
-        """Whether each reply is another than before, by head."""
-        same = self.equal(before.answers.answer, before.phrases)
-        return {head: ~equal for head, equal in same.items()}
+    def changed(self, before: "Replies", spoken: Mapping[str, str]) -> dict[str, Bools]:
+        """Whether each answer is another than before, by head.
+
+        Of a phrase, its answer is compared, which `spoken` tells; a phrase that it lacks stands for
+        itself.
+        """
+        now, then = (
+            np.array([spoken.get(phrase, phrase) for phrase in said.phrases], object)
+            for said in (self, before)
+        )
+        pairs = (self.answers.answer, before.answers.answer), (now, then)
+        return {
+            head: np.asarray(one != other, dtype=np.bool_)
+            for head, (one, other) in zip(HEADS, pairs, strict=True)
+        }
 
     def equal(self, answers: Strings, phrases: Strings) -> dict[str, Bools]:
         """Whether each reply is this answer or this phrase, by head."""

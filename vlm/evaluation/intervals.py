@@ -159,7 +159,7 @@ def ratio_interval(
     Where no picture has a second question in a single column, all trials are independent and the
     interval is Wilson's. Where fewer than `FEW` pictures have an error, or a success, a resample is
     often without any and the bootstrap too narrow: then it is widened to Wilson's with each picture
-    that has a question as one trial.
+    that has a question as one trial. So it is where all resamples agree.
 
     Args:
         numerators: (I, F) right answers, see `sums_by_image`.
@@ -184,6 +184,8 @@ def ratio_interval(
     if asked.shape[1] == 1 and asked.max() <= 1:
         return of_pictures
     low, high = bootstrap(table, _mean_ratio, confidence, resamples, seed)
+    if math.isclose(low, high, rel_tol=0, abs_tol=1e-12):
+        return of_pictures
     wrong, succeeded = ((each.sum(axis=1) > 0).sum() for each in (asked - right, right))
     if min(wrong, succeeded) >= FEW:
         return Interval(low, high)

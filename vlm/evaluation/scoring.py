@@ -152,7 +152,7 @@ def score_bleu(
     seed: int,
 ) -> Figures:
     """Corpus BLEU-4 of texts about pictures, and its interval over pictures."""
-    rows = _bleu_rows(hypotheses, references)
+    rows = bleu_rows(hypotheses, references)
     pictures, picture = np.unique(scene_ids, return_inverse=True)
     sums = np.zeros((len(pictures), rows.shape[1]), dtype=np.int64)
     np.add.at(sums, picture.reshape(-1), rows)
@@ -162,10 +162,10 @@ def score_bleu(
 
 def bleu_of(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> float:
     """Corpus BLEU-4 of texts, split at white space."""
-    return float(bleu_from_statistics(_bleu_rows(hypotheses, references).sum(axis=0)))
+    return float(bleu_from_statistics(bleu_rows(hypotheses, references).sum(axis=0)))
 
 
-def _bleu_rows(
+def bleu_rows(
     hypotheses: Sequence[str], references: Sequence[Sequence[str]]
 ) -> npt.NDArray[np.int64]:
     """`bleu_statistics` of each text; few of a split's texts differ, so each is counted once."""

@@ -7,6 +7,7 @@ Shapes: M questions, U distinct ones, T tokens, D width.
 """
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -66,6 +67,7 @@ def score_word_order(
     scenes: SceneTable,
     questions: QuestionTable,
     before: Replies,
+    spoken: Mapping[str, str],
     scorer: Scorer,
     floors: Figures,
 ) -> Figures:
@@ -75,6 +77,7 @@ def score_word_order(
         heads: what is probed.
         scenes, questions: of the split.
         before: what the heads say to the questions as they stand.
+        spoken: the short answer that each phrase gives.
         scorer, floors: of the split.
 
     Returns:
@@ -83,7 +86,7 @@ def score_word_order(
     """
     other = scrambled(questions, scorer.seed)
     after = heads.reply(scenes, other)
-    changed, right = after.changed(before), after.right(questions)
+    changed, right = after.changed(before, spoken), after.right(questions)
     families = dict(zip(questions.question, questions.family, strict=True))
     orders: dict[str, list[str]] = {text: [] for text in questions.question}
     for text, scrambled_text in dict.fromkeys(zip(questions.question, other.question, strict=True)):

@@ -78,7 +78,7 @@ class Truth:
         return {
             phrase: answer
             for question in self.questions.values()
-            for phrase, answer in zip(question.phrases, question.answers, strict=False)
+            for phrase, answer in zip(question.phrases, question.answers, strict=True)
         }
 
     def anagrams(self) -> dict[str, str]:
