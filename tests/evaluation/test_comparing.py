@@ -1,5 +1,6 @@
 """Paired figures and what changed, against slow oracles that go by rows."""
 
+import math
 import random
 from collections import defaultdict
 
@@ -12,18 +13,18 @@ from vlm.errors import UserError
 from vlm.evaluation.comparing import (
     HEADS,
     Comparison,
-    Pair,
     changes,
     compare_captions,
     compare_questions,
-    pair_captions,
-    pair_questions,
+    compare_retrieval,
 )
+from vlm.evaluation.pairing import Pair, pair_captions, pair_questions, pair_rows
 from vlm.evaluation.text_metrics import corpus_bleu4
 
 FAMILIES = ("count", "exists", "relation")
 CLASSIFIER, GENERATOR = HEADS
 RESAMPLES = 60
+RECALLS = ("image_to_text_R@1", "text_to_image_R@1")
 
 
 def rows_of(seed: int, pictures: int = 30, share: float = 0.8) -> list[dict]:
@@ -164,56 +165,86 @@ def test_p_is_where_it_means_something() -> None:
         assert one.p_holm is None or (one.p is not None and one.p_holm >= one.p)
 
 
-def test_rows_pair_where_ids_and_texts_are_equal() -> None:
+def test_a_scene_pairs_where_all_that_both_sides_tell_of_it_agrees() -> None:
     other = [dict(row) for row in B]
-    other[0]["question"] = "another"
-    other[1]["answer"] = "3"
-    other[2]["question_id"] = 10_000
-    other[3]["scene_id"] = 10_000
-    other[4]["phrase"] = "a phrase of its own"
+    of_scene = [[at for at, row in enumerate(B) if row["scene_id"] == scene] for scene in range(5)]
+    other[of_scene[0][1]]["question"] = "another"
+    other[of_scene[1][2]]["answer"] = "3"
+    other[of_scene[2][0]]["question_id"] = 10_000
+    other[of_scene[3][0]]["scene_id"] = 10_000
+    other[of_scene[4][0]]["phrase"] = "a phrase of its own"
+    gone = {*of_scene[0], *of_scene[1], of_scene[2][0], of_scene[3][0]}
     pairs = pair_questions(A, other)
-    assert [pair.a["question_id"] for pair in pairs] == [row["question_id"] for row in A[4:]]
+    assert [pair.a["question_id"] for pair in pairs] == [n for n in range(len(A)) if n not in gone]
     assert all(pair.a in A and pair.b in other for pair in pairs)
-    elsewhere = pair_questions(A, B, other_scenes={3})
-    assert {pair.a["scene_id"] for pair in elsewhere} == set(range(30)) - {3}
 
 
-def test_a_question_twice_is_refused() -> None:
+def caption_side(*exact: bool) -> list[dict]:
+    return [{"scene_id": n, "reference": f"r{n}", "exact": right} for n, right in enumerate(exact)]
+
+
+def test_questions_and_captions_rule_out_scenes_for_each_other() -> None:
+    captions, others = (caption_side(*[True] * 30) for _ in "AB")
+    others[3]["reference"] = "another"
+    questions = [dict(row) for row in B]
+    questions[-1]["answer"] = "3"  # of the last scene
+    asked, shown = pair_rows((A, questions), (captions, others))
+    scenes = set(range(30)) - {3, 29}
+    assert {pair.a["scene_id"] for pair in asked} == scenes
+    assert {pair.a["scene_id"] for pair in shown} == scenes
+    assert len(asked) == sum(row["scene_id"] in scenes for row in A)
+
+
+def test_a_row_twice_is_refused() -> None:
     with pytest.raises(UserError, match=r"^B: got scene_id 0, question_id 0 twice, expected one"):
         pair_questions(A, [*B, B[0]])
+    captions = caption_side(True, False)
+    with pytest.raises(UserError, match=r"^A's captions: got scene_id 1 twice, expected one row"):
+        pair_captions([*captions, captions[1]], captions)
 
 
 def test_captions_pair_by_scene_and_true_caption() -> None:
-    def side(*exact: bool) -> dict[int, dict]:
-        return {
-            n: {"scene_id": n, "reference": f"r{n}", "exact": right}
-            for n, right in enumerate(exact)
-        }
-
-    a, b = side(True, True, True, False, True), side(True, False, False, False)
+    a, b = caption_side(True, True, True, False, True), caption_side(True, False, False, False)
     b[3]["reference"] = "another"
     pairs = pair_captions(a, b)
     assert [pair.a["scene_id"] for pair in pairs] == [0, 1, 2]
-    (one,) = compare_captions(pairs, RESAMPLES)  # no R@1 where none was written
+    one = compare_captions(pairs, RESAMPLES)
     assert (one.a, one.b) == pytest.approx((1, 1 / 3))
     assert (one.only_a, one.only_b, one.p) == (2, 0, 0.5)
 
 
-def test_retrieval_pairs_the_pictures_of_both_galleries() -> None:
-    """A tie makes a hit a fraction: it counts in the share, and for neither side alone."""
+def retrieved(*queries: tuple[str, float, float]) -> list[Pair]:
+    """Pairs of a true caption, and both sides' hits in both directions."""
+    return [
+        Pair(*({"reference": text, **dict.fromkeys(RECALLS, hit)} for hit in hits))
+        for text, *hits in queries
+    ]
 
-    def side(*hits: float | None) -> dict[int, dict]:
-        return {
-            n: {"reference": f"r{n}", "exact": True, "image_to_text_R@1": hit}
-            for n, hit in enumerate(hits)
-        }
 
-    pairs = pair_captions(side(1.0, 1.0, 0.5, 0.0, None), side(0.0, 1.0, 1.0, None, 1.0))
-    _, found = compare_captions(pairs, RESAMPLES)
-    assert found.name == "retrieval.image_to_text_R@1"
-    assert (found.a, found.b) == pytest.approx((2.5 / 3, 2 / 3))
-    assert (found.only_a, found.only_b, found.p) == (1, 0, 1.0)
-    assert found.interval.low < found.difference < found.interval.high
+def test_a_tied_hit_counts_in_the_share_and_for_neither_side_alone() -> None:
+    pairs = retrieved(("r0", 1.0, 0.0), ("r1", 1.0, 1.0), ("r2", 0.5, 1.0), ("r3", 0.0, 0.0))
+    for direction, p in (("image_to_text", 1.0), ("text_to_image", None)):
+        found = compare_retrieval(pairs, direction, RESAMPLES)
+        assert found.name == f"retrieval.{direction}_R@1"
+        assert (found.a, found.b) == pytest.approx((2.5 / 4, 2 / 4))
+        assert (found.only_a, found.only_b, found.p) == (1, 0, p)
+        assert found.interval.low < found.difference < found.interval.high
+
+
+def test_queries_of_one_text_are_resampled_together() -> None:
+    random_ = random.Random(5)
+    texts = [random_.choice("abcdef") for _ in range(40)]
+    hits = {text: (float(random_.random() < 0.6), float(text < "c")) for text in "abcdef"}
+    pairs = retrieved(*((text, *hits[text]) for text in texts))
+    of_text = [[pair for pair in pairs if pair.a["reference"] == text] for text in sorted(hits)]
+    generator, differences = np.random.default_rng(0), []
+    for _ in range(RESAMPLES):
+        drawn = [pair for at in generator.integers(6, size=6) for pair in of_text[at]]
+        differences.append(mean([b[RECALLS[1]] - a[RECALLS[1]] for a, b in drawn]))
+    together = compare_retrieval(pairs, "text_to_image", RESAMPLES).interval
+    assert together == pytest.approx(np.quantile(differences, [0.025, 0.975]), abs=1e-12)
+    apart = compare_retrieval(pairs, "image_to_text", RESAMPLES).interval
+    assert together.high - together.low > 1.5 * (apart.high - apart.low)
 
 
 def test_changes_are_told_apart_and_the_surest_come_first() -> None:
@@ -241,3 +272,14 @@ def test_without_a_confidence_ids_decide(order: list[int]) -> None:
     rows = [{**A[at], "generator_phrase": A[at]["phrase"]} for at in order]
     lost = changes([Pair(row, {**row, "generator_phrase": "no"}) for row in rows], GENERATOR).lost
     assert [pair.b["question_id"] for pair in lost] == list(range(6))
+
+
+def test_a_confidence_that_is_no_number_comes_last() -> None:
+    rows = [{**A[at], "classifier_answer": "2"} for at in range(4)]
+    sure = [0.25, math.nan, 0.75, 0.5]
+    wrong = [
+        {**row, "classifier_answer": "3", "classifier_confidence": each}
+        for row, each in zip(rows, sure, strict=True)
+    ]
+    lost = changes(map(Pair, rows, wrong), CLASSIFIER).lost
+    assert [pair.b["question_id"] for pair in lost] == [2, 3, 0, 1]

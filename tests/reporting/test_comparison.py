@@ -1,3 +1,4 @@
+import math
 import re
 from dataclasses import replace
 
@@ -6,14 +7,9 @@ import pytest
 from example_run import FAMILIES, HOSTILE
 from test_page import Reader, text_of
 
-from vlm.evaluation.comparing import (
-    HEADS,
-    changes,
-    compare_captions,
-    compare_questions,
-    pair_captions,
-    pair_questions,
-)
+from vlm.evaluation.comparing import HEADS, changes, compare_captions, compare_questions
+from vlm.evaluation.intervals import Interval
+from vlm.evaluation.pairing import pair_captions, pair_questions
 from vlm.reporting.comparison import Compared, build_page
 from vlm.reporting.pictures import picture_data_uri
 
@@ -47,15 +43,16 @@ def compared(names: tuple[str, str] = ("v1", "workspace")) -> Compared:
     b = rows({8: "no", 9: HOSTILE, 40: "no", 60: "maybe", 70: "no"}, {5: ""})
     pairs = pair_questions(a, b)
     one, other = (
-        {n: {"reference": "r", "exact": n < exact} for n in range(30)} for exact in (30, 28)
+        [{"scene_id": n, "reference": "r", "exact": n < exact} for n in range(30)]
+        for exact in (30, 28)
     )
-    captions = compare_captions(pair_captions(one, other), 50)
+    caption = compare_captions(pair_captions(one, other), 50)
     return Compared(
         *names,
         pairs,
         3,
         1,
-        [*compare_questions(pairs, 50), *captions],
+        [*compare_questions(pairs, 50), caption],
         {head.name: changes(pairs, head) for head in HEADS},
         PICTURES,
     )
@@ -102,8 +99,8 @@ def test_text_from_data_and_names_is_escaped(page: str) -> None:
     "words",
     [
         "A is v1 , B is workspace : 120 questions about 30 pictures in both; 3 only in A and 1",
-        "classifier: every question alike 97.50% 95.83% -1.7 points",
-        "caption: exact facts 100.00% 93.33% -6.7 points",
+        "classifier: every question alike 97.50% 95.83% -1.67 points",
+        "caption: exact facts 100.00% 93.33% -6.67 points",
         "5 of 120 answers of the classifier changed.",
         "McNemar's, exact and two-sided",
         "aren't independent, so over questions it is too small: go by the interval",
@@ -131,7 +128,7 @@ def test_what_was_lost_comes_first_and_the_surest_of_it(page: str) -> None:
         places.append(words.index(title, places[-1] + 1 if places else 0))
     assert "Lost, A was right and B is wrong: 3 shown of 3" in words
     assert "generator, B ✗ wrong: (nothing)" in words
-    assert "classifier, B ✗ wrong: no (54% sure)" in words
+    assert "classifier, B ✗ wrong: no (54.0% sure)" in words
 
 
 def test_a_card_has_its_own_scenes_picture(page: str) -> None:
@@ -170,4 +167,19 @@ def test_a_run_against_itself_has_a_page() -> None:
     )
     words = text_of(build_page(same, 60))
     assert words.count("None.") == 6
-    assert "+0.0 points +0.00 to +0.00 0 0 1" in words
+    assert "+0.00 points +0.00 to +0.00 0 0 1" in words
+
+
+def test_small_differences_and_doubts_are_not_rounded_away() -> None:
+    tiny = replace(COMPARED.figures[0], a=0.5, b=0.4996)
+    page = text_of(build_page(replace(COMPARED, figures=[tiny]), 60))
+    assert "50.00% 49.96% -0.04 points" in page
+    blurred = replace(tiny, a=0.5, b=0.5 - 1e-12, interval=Interval(-1e-12, 0.0))
+    page = text_of(build_page(replace(COMPARED, figures=[blurred]), 60))
+    assert "+0.00 points +0.00 to +0.00" in page
+    for sure, words in ((0.9996, "no (99.96% sure)"), (1.0, "no (100.0% sure)"), (math.nan, "no")):
+        a, b = rows({}, {})[:1], [{**rows({0: "no"}, {})[0], "classifier_confidence": sure}]
+        pairs = pair_questions(a, b)
+        found = {head.name: changes(pairs, head) for head in HEADS}
+        page = text_of(build_page(replace(COMPARED, pairs=pairs, changes=found), 60))
+        assert f"classifier, B ✗ wrong: {words} generator, A" in page

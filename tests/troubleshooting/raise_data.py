@@ -18,7 +18,7 @@ from vlm.data.loading import CaptionData, QuestionData
 from vlm.data.schema import SCENES
 from vlm.data.tables import read_questions, read_scenes, write_questions, write_scenes
 from vlm.data.tokenizer import TextTokenizer
-from vlm.evaluation.comparing import pair_questions
+from vlm.evaluation.pairing import pair_questions
 from vlm.evaluation.timings import COLUMNS
 from vlm.model.vlm import VLMConfig
 from vlm.model.vqa import AnswerClassifier
@@ -210,5 +210,6 @@ DATA: dict[str, Raiser] = {
         {SWEEP: "batch\n"}
     ),
     f"{SWEEP}: no such file; expected what the stage benchmark_kv_cache writes": report_on({}),
-    "one, two: no question in common among 1 and 1": nothing_to_compare,
+    "one, two: got 0 questions in common among 1 and 1, expected at least half of the smaller"
+    " side's": nothing_to_compare,
 }

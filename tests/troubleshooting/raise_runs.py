@@ -21,7 +21,8 @@ from raise_parameters import tiny
 
 from stages import benchmark_kv_cache, runner, train_vqa
 from vlm.app import cli, seeds
-from vlm.app.compare import read_side
+from vlm.app.compare import compare
+from vlm.app.sides import read_side
 from vlm.data.loading import QuestionData
 from vlm.data.tables import read_questions, read_scenes
 from vlm.errors import StoppedError, UserError
@@ -202,6 +203,16 @@ def comparing_at(revision: str, *dvc_file: str | None) -> Raiser:
     return raiser
 
 
+def comparing_onto(page: str, json: str) -> Raiser:
+    """Compares, with these paths to write to, beside a file of notes."""
+
+    def raiser() -> None:
+        Path("notes.txt").touch()
+        compare("one", "two", Path(page), 1, Path(json))
+
+    return raiser
+
+
 TRAINING: dict[str, Raiser] = {
     "step 2: loss 'answer' is not finite; no weights were written. A lower learning_rate or"
     " clip_norm may help": a_loss_that_explodes,
@@ -213,7 +224,13 @@ TRAINING: dict[str, Raiser] = {
 
 RUNNING: dict[str, Raiser] = {
     "--batch: got 8 without --step, expected both": batch_without_step,
+    "--json: got page.html, expected a path of its own, not --out's": comparing_onto(
+        "page.html", "page.html"
+    ),
     "head: got oracle, expected classifier or generator": lambda: train_vqa.chosen_head(["oracle"]),
+    "notes.txt/page.html: got a file above it, expected a path that can be written": (
+        comparing_onto("notes.txt/page.html", "figures.json")
+    ),
     "pretrain: interrupted; nothing half-written was left": lambda: stage_end(interrupt)[1],
     "pretrain: no space left on the disk; nothing half-written was left": lambda: stage_end(
         full_disk

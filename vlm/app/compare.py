@@ -1,65 +1,33 @@
-"""Two runs question by question: finding both sides, the table, the page, and the JSON."""
+"""Two runs question by question: the table, the page, and the JSON."""
 
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
-from io import BytesIO
+from dataclasses import asdict
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryDirectory, TemporaryFile
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
-from vlm.app.revisions import open_revision
+from vlm.app.sides import TEST, Side, local_path, local_split, read_side, split_of
 from vlm.data.tables import read_questions, read_scenes
 from vlm.errors import UserError
 from vlm.evaluation.comparing import (
+    DIRECTIONS,
     HEADS,
     Comparison,
-    Pair,
-    Row,
     changes,
     compare_captions,
     compare_questions,
-    pair_captions,
-    pair_questions,
+    compare_retrieval,
+    recall_column,
 )
 from vlm.evaluation.intervals import DEFAULT_CONFIDENCE, DEFAULT_RESAMPLES
+from vlm.evaluation.pairing import Pair, pair_rows
 from vlm.files import write_json, write_text
 from vlm.reporting.comparison import ABOUT_P, Compared, build_page
 from vlm.reporting.pictures import Pixels
 
-WORKSPACE = "workspace"
-PREDICTIONS, TEST = "data/predictions", "data/test"
-QUESTIONS, CAPTIONS = "questions.parquet", "captions.parquet"
 SEED = 0  # of the resamples
-TEXTS = ("family", "question", "answer", "phrase", "classifier_answer", "generator_phrase")
-COLUMNS = {
-    QUESTIONS: {
-        "question_id": pa.int64(),
-        "scene_id": pa.int64(),
-        **dict.fromkeys(TEXTS, pa.string()),
-        "classifier_confidence": pa.float64(),
-    },
-    CAPTIONS: {
-        "scene_id": pa.int64(),
-        "caption": pa.string(),
-        "reference": pa.string(),
-        "exact": pa.bool_(),
-    },
-}
-OPTIONAL = {"generator_confidence": pa.float64()}  # runs of an earlier version lack it
-
-
-@dataclass(frozen=True, eq=False)
-class Side:
-    """What one run predicted."""
-
-    name: str
-    questions: list[Row]
-    captions: Mapping[int, Row] | None  # by scene; None where only questions were given
 
 
 def compare(a: str, b: str, page: Path, limit: int, json: Path | None) -> tuple[str, list[str]]:
@@ -76,19 +44,23 @@ def compare(a: str, b: str, page: Path, limit: int, json: Path | None) -> tuple[
         The table with what changed, and remarks on what could not be compared.
 
     Raises:
-        UserError: A side that isn't there or can't be read, or no question in common.
+        UserError: A side that isn't there or can't be read, sides of different test splits, or a
+            page or JSON that can't be written or would overwrite what is read.
     """
+    targets = {"--out": page} if json is None else {"--out": page, "--json": json}
+    _check_targets(targets, {"side A": a, "side B": b})
     side_a, side_b = read_side(a), read_side(b)
-    captions = pair_captions(side_a.captions or {}, side_b.captions or {})
-    both = (side_a.captions or {}).keys() & (side_b.captions or {}).keys()
-    other_scenes = both - {pair.a["scene_id"] for pair in captions}
-    pairs = pair_questions(side_a.questions, side_b.questions, other_scenes)
+    pairs, captions = pair_rows(
+        (side_a.questions, side_b.questions), (side_a.captions or (), side_b.captions or ())
+    )
     asked = len(side_a.questions), len(side_b.questions)
-    if not pairs:
-        raise UserError(f"{a}, {b}: no question in common among {asked[0]} and {asked[1]}")
-    figures = compare_questions(pairs, DEFAULT_RESAMPLES, SEED)
-    if captions:
-        figures += compare_captions(captions, DEFAULT_RESAMPLES, SEED)
+    if 2 * len(pairs) < min(asked):
+        raise UserError(
+            f"{a}, {b}: got {len(pairs)} questions in common among {asked[0]} and {asked[1]},"
+            " expected at least half of the smaller side's"
+        )
+    of_captions, remarks = _caption_figures(side_a, side_b, captions)
+    figures = compare_questions(pairs, DEFAULT_RESAMPLES, SEED) + of_captions
     compared = Compared(
         a,
         b,
@@ -99,36 +71,9 @@ def compare(a: str, b: str, page: Path, limit: int, json: Path | None) -> tuple[
         {head.name: changes(pairs, head) for head in HEADS},
         read_pictures(b, pairs),
     )
-    write_text(page, build_page(compared, limit))
-    if json is not None:
-        write_json(json, as_json(compared), decimals=None)
+    _write(page, json, compared, limit)
     table = figure_table(figures, a, b)
-    return f"{table}\n\n{_changed(compared)}\nPage: {page}", _remarks(compared, bool(captions))
-
-
-def read_side(name: str) -> Side:
-    """What a run predicted: of a path, of the `workspace`, or at a revision; the first that fits.
-
-    A path is a folder such as `data/predictions`, or a file of questions alone.
-
-    Raises:
-        UserError: No such side, a file that is missing or can't be read, or other columns.
-    """
-    path = _local(name)
-    if path is not None and path.is_file():
-        return Side(name, _rows(str(path), path.read_bytes(), COLUMNS[QUESTIONS]), None)
-    if path is not None:
-        return _side(name, str(path), lambda file: _present(path, file), (path / CAPTIONS).exists())
-    with open_revision(name) as revision:
-        # Reading the questions first answers for the cache; then the list of files is whole.
-        questions = revision.read(f"{PREDICTIONS}/{QUESTIONS}")
-        has_captions = f"{PREDICTIONS}/{CAPTIONS}" in revision.files(PREDICTIONS)
-        return _side(
-            name,
-            f"{name}:{PREDICTIONS}",
-            lambda file: questions if file == QUESTIONS else revision.read(f"{PREDICTIONS}/{file}"),
-            has_captions,
-        )
+    return f"{table}\n\n{_changed(compared)}\nPage: {page}", _remarks(compared, remarks)
 
 
 def read_pictures(name: str, pairs: Sequence[Pair]) -> dict[int, Pixels]:
@@ -138,7 +83,7 @@ def read_pictures(name: str, pairs: Sequence[Pair]) -> dict[int, Pixels]:
     asks the same questions about them.
     """
     with TemporaryDirectory() as scratch:
-        for folder in (_split_of(name, Path(scratch)), Path(TEST)):
+        for folder in (split_of(name, Path(scratch)), Path(TEST)):
             # Missing or damaged tables, which `make` mends; the page does without pictures.
             with suppress(UserError):
                 if _asks(folder, pairs):
@@ -206,84 +151,86 @@ def _changed(compared: Compared) -> str:
     return "\n".join(lines)
 
 
-def _remarks(compared: Compared, captions: bool) -> list[str]:
+def _remarks(compared: Compared, of_captions: Sequence[str]) -> list[str]:
     remarks = []
     for side, count in (("A", compared.only_in_a), ("B", compared.only_in_b)):
         if count:
             remarks.append(f"{count:,} questions only in {side} are left out")
-    if not captions:
-        remarks.append("captions are left out: the sides have none of the same scenes")
+    remarks += of_captions
     if not compared.pictures:
         remarks.append("no pictures: no test split at hand asks these questions")
     return remarks
 
 
-def _present(folder: Path, file: str) -> bytes:
-    if (folder / file).is_file():
-        return (folder / file).read_bytes()
-    if folder.is_dir():
-        raise UserError(f"{folder}: got a folder without {file}")
-    raise UserError(f"{folder}: got no such folder, expected {file} in it")
+def _caption_figures(a: Side, b: Side, pairs: Sequence[Pair]) -> tuple[list[Comparison], list[str]]:
+    """The figures over captions, and remarks on those that are left out."""
+    lacking = _lacking(a.captions is not None, b.captions is not None)
+    if lacking or not pairs:
+        reason = lacking or "the sides have none of the same scenes"
+        return [], [f"captions are left out: {reason}"]
+    figures, remarks = [compare_captions(pairs, DEFAULT_RESAMPLES, SEED)], []
+    scenes = {pair.a["scene_id"] for pair in pairs}
+    for direction in DIRECTIONS:
+        column = recall_column(direction)
+        searched = a.gallery(column)
+        lacking = _lacking(bool(searched), bool(b.gallery(column)))
+        if lacking:
+            remarks.append(f"{column} is left out: {lacking}")
+        elif searched != b.gallery(column) or not searched <= scenes:
+            # A hit among other pictures is harder or easier, whatever the model.
+            remarks.append(f"{column} is left out: the sides have different galleries")
+        else:
+            queries = [pair for pair in pairs if pair.a["scene_id"] in searched]
+            figures.append(compare_retrieval(queries, direction, DEFAULT_RESAMPLES, SEED))
+    return figures, remarks
 
 
-def _side(name: str, folder: str, read: Callable[[str], bytes], has_captions: bool) -> Side:
-    questions = _rows(f"{folder}/{QUESTIONS}", read(QUESTIONS), COLUMNS[QUESTIONS])
-    if not has_captions:
-        return Side(name, questions, None)
-    captions = _rows(f"{folder}/{CAPTIONS}", read(CAPTIONS), COLUMNS[CAPTIONS])
-    return Side(name, questions, {row["scene_id"]: row for row in captions})
+def _lacking(in_a: bool, in_b: bool) -> str:
+    """Which sides lack something, in words; empty where both have it."""
+    if not (in_a or in_b):
+        return "neither side has any"
+    return "" if in_a and in_b else f"side {'B' if in_a else 'A'} has none"
 
 
-def _rows(path: str, content: bytes, columns: Mapping[str, pa.DataType]) -> list[Row]:
-    """The rows of a Parquet file, each column of the type that it should have."""
+def _check_targets(targets: Mapping[str, Path], sides: Mapping[str, str]) -> None:
+    """Refuse, before the work, to write over what is read, twice to one path, or where none can."""
+    taken: dict[Path, str] = {}
+    for side, name in sides.items():
+        path = local_path(name)
+        for file in [] if path is None else [path, *_tables(path), *_tables(local_split(path))]:
+            taken.setdefault(file.resolve(), side)
+    for file in _tables(Path(TEST)):
+        taken.setdefault(file.resolve(), "the workspace")
+    for option, path in targets.items():
+        owner = taken.setdefault(path.resolve(), option)
+        if owner != option:
+            raise UserError(f"{option}: got {path}, expected a path of its own, not {owner}'s")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with TemporaryFile(dir=path.parent):
+                pass
+        except OSError as error:
+            raise _unwritable(path, error) from error
+
+
+def _tables(folder: Path) -> list[Path]:
+    return list(folder.glob("*.parquet"))
+
+
+def _write(page: Path, json: Path | None, compared: Compared, limit: int) -> None:
+    path = page
     try:
-        table = pq.read_table(BytesIO(content))
-    except (pa.ArrowException, OSError) as error:
-        reason = str(error).splitlines()[0]
-        raise UserError(f"{path}: got {reason!r}, expected a Parquet file") from error
-    got = table.column_names
-    if not set(columns) <= set(got):
-        raise UserError(f"{path}: got columns {', '.join(got)}, expected {', '.join(columns)}")
-    if not len(table):
-        raise UserError(f"{path}: got no rows, expected at least one")
-    optional = {name: kind for name, kind in OPTIONAL.items() if name in got}
-    values = {}
-    for name, kind in {**columns, **optional}.items():
-        column = table[name]
-        cells = _of_type(column, kind)
-        if cells is None:
-            found = f"{column.type} with nulls" if column.null_count else column.type
-            raise UserError(f"{path}: {name}: got {found}, expected {kind}")
-        values[name] = cells
-    return [dict(zip(values, row, strict=True)) for row in zip(*values.values(), strict=True)]
+        write_text(page, build_page(compared, limit))
+        if json is not None:
+            path = json
+            write_json(json, as_json(compared), decimals=None)
+    except OSError as error:
+        raise _unwritable(path, error) from error
 
 
-def _of_type(column: pa.ChunkedArray, kind: pa.DataType) -> list[Any] | None:
-    """A column's cells; None where some are of no such type, or null: neither right nor wrong."""
-    if column.null_count:
-        return None
-    with suppress(pa.ArrowException):
-        return column.cast(kind).to_pylist()
-    return None
-
-
-def _local(name: str) -> Path | None:
-    """The path that a side is, unless it is a revision."""
-    if Path(name).exists():
-        return Path(name)
-    return Path(PREDICTIONS) if name == WORKSPACE else None
-
-
-def _split_of(name: str, scratch: Path) -> Path:
-    """The test split beside a side's predictions; a revision's is copied to `scratch`."""
-    path = _local(name)
-    if path is not None:
-        predictions = path if path.is_dir() else path.parent
-        return predictions.resolve().parent / Path(TEST).name
-    with suppress(UserError), open_revision(name) as revision:
-        for file in revision.files(TEST):
-            (scratch / Path(file).name).write_bytes(revision.read(file))
-    return scratch
+def _unwritable(path: Path, error: OSError) -> UserError:
+    reason = "a file above it" if isinstance(error, FileExistsError) else error.strerror
+    return UserError(f"{path}: got {reason}, expected a path that can be written")
 
 
 def _asks(folder: Path, pairs: Sequence[Pair]) -> bool:

@@ -72,7 +72,7 @@ def open_revision(name: str) -> Iterator[Revision]:
     from dvc.exceptions import DvcException, NotDvcRepoError
     from dvc.repo import Repo
     from dvc.repo.brancher import switch
-    from dvc.scm import Git, RevError, SCMError
+    from dvc.scm import Git, RevError, SCMError, resolve_rev
 
     try:
         repo = Repo(".")
@@ -84,6 +84,7 @@ def open_revision(name: str) -> Iterator[Revision]:
         )
     with repo:
         try:
+            _check_commit(repo.scm, resolve_rev(repo.scm, name), name)
             with switch(repo, name):
                 yield Revision(name, repo)
         except RevError as error:
@@ -91,6 +92,20 @@ def open_revision(name: str) -> Iterator[Revision]:
             raise UserError(f"{name}: no such path, revision or experiment{hint}") from error
         except DvcException as error:  # of a dvc.yaml that DVC can't read, mostly
             raise UserError(f"{name}: DVC can't read it: {_first_line(error)}") from error
+
+
+def _check_commit(scm: "Git", revision: str, name: str) -> None:
+    """Git takes a folder of a commit, such as HEAD:data, for a revision too, and DVC trips on it.
+
+    Raises:
+        RevError: No commit.
+    """
+    from dvc.scm import RevError, SCMError
+
+    try:
+        scm.resolve_commit(revision)
+    except (AttributeError, SCMError) as error:
+        raise RevError(f"{name} is no commit") from error
 
 
 def _known_names(scm: "Git") -> list[str]:

@@ -8,26 +8,18 @@ its questions right, its caption exact) have the p that they say.
 Q: pairs of rows, I: pictures, F: families.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vlm.errors import UserError
 from vlm.evaluation.intervals import DEFAULT_RESAMPLES, FloatArray, Interval, sums_by_image
 from vlm.evaluation.paired import Statistic, holm, mcnemar, paired_interval
+from vlm.evaluation.pairing import Pair, Row
 from vlm.evaluation.text_metrics import bleu_from_statistics, bleu_statistics
-
-Row = Mapping[str, Any]  # of `data/predictions/questions.parquet`, or of the captions beside it
-
-
-class Pair(NamedTuple):
-    """What both sides say to one question."""
-
-    a: Row
-    b: Row
 
 
 class Head(NamedTuple):
@@ -93,29 +85,6 @@ class Changes:
         return len(self.lost) + len(self.still_wrong) + len(self.gained)
 
 
-def pair_questions(
-    rows_a: Iterable[Row], rows_b: Iterable[Row], other_scenes: Collection[int] = frozenset()
-) -> list[Pair]:
-    """The questions in both, by scene and question id, where question and answer are equal too.
-
-    Args:
-        rows_a: Of side A, in any order.
-        rows_b: Of side B.
-        other_scenes: Ids that stand for different scenes on the two sides; none of their
-            questions is paired.
-
-    Raises:
-        UserError: A side that has a question twice.
-    """
-    of_a, of_b = _by_question(rows_a, "A"), _by_question(rows_b, "B")
-    return [
-        Pair(of_a[key], of_b[key])
-        for key in sorted(of_a.keys() & of_b.keys())
-        if key[0] not in other_scenes
-        and all(of_a[key][name] == of_b[key][name] for name in ("question", "answer"))
-    ]
-
-
 def compare_questions(
     pairs: Sequence[Pair], resamples: int = DEFAULT_RESAMPLES, seed: int = 0
 ) -> list[Comparison]:
@@ -141,39 +110,40 @@ def compare_questions(
     return [*found, _difference("generator.bleu4", a, b, bleu_from_statistics, resamples, seed)]
 
 
-def pair_captions(of_a: Mapping[int, Row], of_b: Mapping[int, Row]) -> list[Pair]:
-    """The captions of scenes that both sides have, with the same true caption."""
-    return [
-        Pair(of_a[scene], of_b[scene])
-        for scene in sorted(of_a.keys() & of_b.keys())
-        if of_a[scene]["reference"] == of_b[scene]["reference"]
-    ]
-
-
 def compare_captions(
     pairs: Sequence[Pair], resamples: int = DEFAULT_RESAMPLES, seed: int = 0
-) -> list[Comparison]:
-    """Exact captions, and R@1 both ways where both sides have it; at least one pair.
-
-    `caption.exact` is the share of captions that state exactly their scene's facts. R@1 is over the
-    pictures in both galleries, each side against its own gallery; a tie may make a query's hit a
-    fraction, and then it counts neither for one side alone nor in McNemar's test.
-    """
+) -> Comparison:
+    """`caption.exact`, of at least one pair: the share that states exactly its scene's facts."""
     a, b = (np.array([row["exact"] for row in side]) for side in zip(*pairs, strict=True))
-    luck = resamples, seed
-    found = [_shares("caption.exact", a, b, np.arange(len(pairs)), None, *luck)]
-    for direction in DIRECTIONS:
-        column = f"{direction}_R@1"
-        hits = [(pair.a.get(column), pair.b.get(column)) for pair in pairs]
-        both = [(a, b) for a, b in hits if a is not None and b is not None]
-        if both:
-            a, b = np.array(both).T
-            of_a, of_b = (np.stack([each, np.ones(len(both))], axis=1) for each in (a, b))
-            compared = _difference(f"retrieval.{column}", of_a, of_b, _mean_share, *luck)
-            only_a, only_b = (int(((x == 1) & (y == 0)).sum()) for x, y in ((a, b), (b, a)))
-            p = mcnemar(only_a, only_b)
-            found.append(replace(compared, only_a=only_a, only_b=only_b, p=p))
-    return found
+    return _shares("caption.exact", a, b, np.arange(len(pairs)), None, resamples, seed)
+
+
+def compare_retrieval(
+    pairs: Sequence[Pair], direction: str, resamples: int = DEFAULT_RESAMPLES, seed: int = 0
+) -> Comparison:
+    """R@1 in one of `DIRECTIONS`, of the captions' pairs of a gallery that both sides searched.
+
+    A tie may make a query's hit a fraction, and then it counts for neither side alone. Scenes with
+    one true caption ask for a picture by the same words: as queries from text to picture they are
+    one and the same, resampled together, and McNemar's test, which wants independent trials, has
+    no p.
+    """
+    column = recall_column(direction)
+    a, b = (np.array([row[column] for row in side]) for side in zip(*pairs, strict=True))
+    texts = [pair.a["reference"] for pair in pairs]
+    alike = direction == "text_to_image"
+    query = np.unique(texts, return_inverse=True)[1] if alike else np.arange(len(pairs))
+    of_a, of_b = (np.concatenate(sums_by_image(hits, query), axis=1) for hits in (a, b))
+    name = f"retrieval.{column}"
+    compared = _difference(name, of_a, of_b, _mean_share, resamples, seed)
+    only_a, only_b = (int(((x == 1) & (y == 0)).sum()) for x, y in ((a, b), (b, a)))
+    p = None if alike else mcnemar(only_a, only_b)
+    return replace(compared, only_a=only_a, only_b=only_b, p=p)
+
+
+def recall_column(direction: str) -> str:
+    """The column of `captions.parquet` with each query's R@1; null beyond the gallery."""
+    return f"{direction}_R@1"
 
 
 def changes(pairs: Iterable[Pair], head: Head) -> Changes:
@@ -222,20 +192,9 @@ class _Questions:
         return [macro, alike, *families, every]
 
 
-def _by_question(rows: Iterable[Row], side: str) -> dict[tuple[int, int], Row]:
-    found: dict[tuple[int, int], Row] = {}
-    for row in rows:
-        key = row["scene_id"], row["question_id"]
-        if key in found:
-            raise UserError(
-                f"{side}: got scene_id {key[0]}, question_id {key[1]} twice, expected one row of it"
-            )
-        found[key] = row
-    return found
-
-
 def _surest_first(row: Row, head: Head) -> tuple[float, int, int]:
-    return -row.get(head.confidence, 0.0), row["scene_id"], row["question_id"]
+    sure = row.get(head.confidence, 0.0)  # NaN, which has no place in an order, counts as 0
+    return 0.0 if math.isnan(sure) else -sure, row["scene_id"], row["question_id"]
 
 
 def _shares(

@@ -1,5 +1,6 @@
 """The page of `vlm compare`: two runs' figures side by side, and the questions that changed."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from string import Template
@@ -7,8 +8,9 @@ from string import Template
 import matplotlib
 import numpy as np
 
-from vlm.evaluation.comparing import HEADS, Changes, Comparison, Head, Pair
+from vlm.evaluation.comparing import HEADS, Changes, Comparison, Head
 from vlm.evaluation.intervals import DEFAULT_RESAMPLES
+from vlm.evaluation.pairing import Pair
 from vlm.reporting.charts import INK, PALETTE, STYLE, panel, svg
 from vlm.reporting.gallery import SIDE
 from vlm.reporting.markup import (
@@ -17,7 +19,7 @@ from vlm.reporting.markup import (
     figure,
     joined,
     paragraph,
-    points,
+    percent,
     section,
     table,
     verdict,
@@ -29,8 +31,10 @@ TITLE = "Two runs, question by question"
 ABOUT_P = (
     "p is McNemar's, exact and two-sided, on the trials that one side alone has right. Questions"
     " about one picture aren't independent, so over questions it is too small: go by the interval,"
-    " which resamples pictures. For all_right, caption.exact and R@1, a trial a picture, it is as"
-    " it says. Holm's correction is for the number of families."
+    " which resamples pictures. For all_right, caption.exact and R@1 from picture to caption, a"
+    " trial a picture, it is as it says. R@1 from caption to picture has none: pictures with one"
+    " caption are one query, and are resampled together. Holm's correction is for the number of"
+    " families."
 )
 ABOUT_FIGURES = (
     f"Differences are B - A in percentage points. Intervals are at 95%, from {DEFAULT_RESAMPLES:,}"
@@ -140,8 +144,8 @@ def _figures(compared: Compared) -> Html:
             _words(one.name, with_group=True),
             f"{one.a:.2%}",
             f"{one.b:.2%}",
-            points(one.b, one.a),
-            f"{100 * one.interval.low:+.2f} to {100 * one.interval.high:+.2f}",
+            f"{100 * one.difference:+z.2f} points",
+            f"{100 * one.interval.low:+z.2f} to {100 * one.interval.high:+z.2f}",
             *("—" if count is None else f"{count:,}" for count in (one.only_a, one.only_b)),
             *("—" if p is None else f"{p:.2g}" for p in (one.p, one.p_holm)),
         ]
@@ -178,7 +182,8 @@ def _card(pair: Pair, pictures: Mapping[int, Pixels]) -> Html:
         for side, said in zip("AB", pair, strict=True):
             sure = said.get(head.confidence)
             text = said[head.said] or "(nothing)"
-            text += "" if sure is None else f" ({sure:.0%} sure)"
+            known = sure is not None and not math.isnan(sure)
+            text += f" ({percent(sure)} sure)" if known else ""
             facts.append((f"{head.name}, {side}", verdict(text, head.right(said))))
     listed = joined(joined((element("dt", term), element("dd", what))) for term, what in facts)
     return element(
