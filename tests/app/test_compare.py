@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from compared_runs import (
     caption_rows,
@@ -237,6 +239,10 @@ def test_a_column_that_is_missing_or_of_another_type_is_named() -> None:
     rows = question_rows()
     write_predictions(Path("data"), [{k: v for k, v in r.items() if k != "phrase"} for r in rows])
     with pytest.raises(UserError, match=r"^data/questions.parquet: got columns question_id, scene"):
+        read_side("data")
+    table = pa.Table.from_pylist(rows)
+    pq.write_table(table.append_column("phrase", table["phrase"]), "data/questions.parquet")
+    with pytest.raises(UserError, match=r"^data/questions.parquet: got columns .*phrase, expected"):
         read_side("data")
     for value, kind in ((None, "null with nulls"), ("nine", "string")):
         write_predictions(Path("data"), [{**rows[0], "scene_id": value}])

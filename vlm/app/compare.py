@@ -101,8 +101,8 @@ def figure_table(figures: Sequence[Comparison], a: str, b: str) -> str:
     for one in figures:
         counts = ["-" if count is None else str(count) for count in (one.only_a, one.only_b)]
         tests = ["-" if p is None else f"{p:.3g}" for p in (one.p, one.p_holm)]
-        ends = f"[{one.interval.low:+.4f}, {one.interval.high:+.4f}]"
-        values = [f"{one.a:.4f}", f"{one.b:.4f}", f"{one.difference:+.4f}", ends]
+        ends = f"[{one.interval.low:+z.4f}, {one.interval.high:+z.4f}]"
+        values = [f"{one.a:.4f}", f"{one.b:.4f}", f"{one.difference:+z.4f}", ends]
         rows.append([one.name, *values, *counts, *tests])
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = (

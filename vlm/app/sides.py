@@ -116,16 +116,15 @@ def _side(name: str, shown: str, folder: Path) -> Side:
 def _rows(shown: str, path: Path, kind: str) -> list[Row]:
     """The rows of a Parquet file, each column of the type that it should have."""
     table = _table(shown, path)
-    columns, got = COLUMNS[kind], table.column_names
-    if not set(columns) <= set(got):
+    got = table.column_names
+    extra: Mapping[str, pa.DataType] = OPTIONAL if kind == QUESTIONS else NULLABLE
+    columns = COLUMNS[kind] | {name: each for name, each in extra.items() if name in got}
+    if any(got.count(name) != 1 for name in columns):
         raise UserError(f"{shown}: got columns {', '.join(got)}, expected {', '.join(columns)}")
     if not len(table):
         raise UserError(f"{shown}: got no rows, expected at least one")
-    extra: Mapping[str, pa.DataType] = OPTIONAL if kind == QUESTIONS else NULLABLE
     values = {}
-    for name, wanted in (
-        columns | {name: each for name, each in extra.items() if name in got}
-    ).items():
+    for name, wanted in columns.items():
         column = table[name]
         cells = _of_type(column, wanted, nullable=name in NULLABLE)
         if cells is None:
