@@ -108,6 +108,7 @@ def _change(families: tuple[str, ...]) -> dict[str, Any]:
         "questions": 120,
         "changed_truths": 61,
         "follows_floor": 0.421,
+        "follows_blind": 0.401,
         "holds_floor": 0.633,
         "follows_floor_by_family": dict.fromkeys(families, 0.4) | {"relation": 0.99},
         **dict.fromkeys(TWO, head),
@@ -136,7 +137,7 @@ def _by_objects() -> dict[str, Any]:
 def _calibration() -> dict[str, Any]:
     figures: dict[str, float] = {"temperature": 1.234}
     for name, value in (("ece", 0.05), ("ece_calibrated", 0.02)):
-        figures |= interval(name, value) | {f"{name}_floor": 0.015}
+        figures |= interval(name, value) | {f"{name}_floor": 0.015, f"{name}_floor_high": 0.025}
     return figures | {"mean_confidence": 0.97, "mean_confidence_calibrated": 0.94}
 
 

@@ -58,7 +58,14 @@ def test_ids_of_two_charts_differ() -> None:
     assert len(set(everything)) == len(everything)
 
 
+def test_a_share_that_is_not_quite_all_or_nothing_never_reads_so() -> None:
+    svg = charts.confusion_matrix(np.array([[9_984, 16], [0, 3]]), ["no", "yes"], "c")
+    texts = {text.strip() for text in re.findall(r">([^<>\n]+)</t", svg)}
+    assert {"9984", "99.8%", "16", "0.2%", "3", "100.0%"} <= texts
+    assert not {"0%", "0.0%", "100%"} & texts
+
+
 def test_a_confusion_matrix_states_counts_and_row_shares() -> None:
     svg = CHARTS["confusion"]()
     texts = re.findall(r">([^<>\n]+)</t", svg)
-    assert {"3", "75%", "1", "25%"} <= {text.strip() for text in texts}
+    assert {"3", "75.0%", "1", "25.0%"} <= {text.strip() for text in texts}

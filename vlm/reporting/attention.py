@@ -57,7 +57,8 @@ def where(inputs: Inputs) -> Html:
     header += ["random weights", "other objects"]
     note = (
         "Attention on the objects that a question names. Mass / area: 1 is no notice of them;"
-        " beside it the same for random weights, and for the picture's other objects"
+        " beside it the same for random weights, without an interval, and for the picture's other"
+        " objects"
     )
     told = " ".join(conclusion(place, own) for place, own in figures.items())
     return section(
@@ -74,6 +75,16 @@ def where(inputs: Inputs) -> Html:
 
 
 OTHERS = "others_times_area"
+AGAINST_AREA = {
+    1: ": more than by chance",
+    0: ", which can't be told from taking no notice",
+    -1: ": less than by chance",
+}
+AGAINST_RANDOM = {
+    1: "it is more",
+    0: "it can't be told apart",
+    -1: "it is less",
+}
 
 
 def in_words(place: str) -> str:
@@ -89,20 +100,20 @@ def conclusion(place: str, figures: Figures) -> str:
         return f"Attention of the {in_words(place)}: {MISSING}."
     random = figures.get("random_weights_times_area")
     told = f"The {in_words(place)} puts {found.value:.2f} times their area on the named objects"
-    if found.low > 1 and (random is None or found.low > random):
-        told += ": more than by chance"
-        told += "." if random is None else f" and than with random weights ({random:.2f})."
-    elif found.high < 1:
-        told += ": less than by chance."
-    elif found.low > 1:
-        told += f", but with random weights as much ({random:.2f}): training added nothing."
-    else:
-        told += ", which can't be told from taking no notice."
+    told += AGAINST_AREA[_beside(found, 1.0)]
+    if random is not None:
+        told += f"; beside random weights ({random:.2f}) {AGAINST_RANDOM[_beside(found, random)]}"
+    told += "."
     others = share(figures, OTHERS)
     if place.endswith("_words") and others:
         more = "more than" if found.low > others.high else "not clearly more than"
         told += f" That is {more} it puts on other objects ({others.value:.2f})."
     return told
+
+
+def _beside(own: Share, value: float) -> int:
+    """1 where the interval lies above a value, -1 where below, and 0 where it holds it."""
+    return int(own.low > value) - int(own.high < value)
 
 
 def _times(found: Share | None) -> str:

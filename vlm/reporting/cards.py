@@ -33,8 +33,10 @@ def generator_right(row: Row) -> bool:
 def question_card(row: Row, image: Pixels, caption: Row | None) -> Html:
     """A test picture with a question, its truth, both heads' answers, and its caption if any."""
     answer, phrase = row["classifier_answer"], row["generator_phrase"] or NOTHING
-    said = [f"{answer} ({_sure(row['classifier_confidence'])})"]
-    said += [f"{phrase} ({_sure(row['generator_confidence'])})"]
+    said = [
+        text if (sure := row.get(f"{head}_confidence")) is None else f"{text} ({_sure(sure)})"
+        for head, text in (("classifier", answer), ("generator", phrase))
+    ]
     facts: list[tuple[str, object]] = [
         ("truth", f"{row['answer']} · {row['phrase']}"),
         ("classifier", verdict(said[0], classifier_right(row))),

@@ -19,6 +19,8 @@ from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
+from vlm.reporting.markup import percent
+
 Floats = npt.NDArray[np.float64]
 Curve = Mapping[str, Sequence[float]]  # the columns of a loss curve
 
@@ -189,7 +191,7 @@ def confusion_matrix(counts: npt.NDArray[np.int64], answers: Sequence[str], labe
             corner = column - 0.5, row - 0.5
             axes.add_patch(Rectangle(corner, 1, 1, facecolor=BLUE, alpha=alpha, linewidth=0))
             if counts[row, column]:
-                text = f"{counts[row, column]}\n{shares[row, column]:.0%}"
+                text = f"{counts[row, column]}\n{percent(float(shares[row, column]))}"
                 axes.text(column, row, text, ha="center", va="center", fontsize=9)
         axes.set_xticks(range(size), answers, rotation=45 if size > 8 else 0)
         axes.set_yticks(range(size), answers)

@@ -38,10 +38,12 @@ def knows(inputs: Inputs) -> Html:
         for head in heads
         for words, key in ERRORS.items()
     ]
-    header = ["head", "ECE", "95% interval", "ECE if calibrated", "temperature", "mean confidence"]
+    header = ["head", "ECE", "95% interval", "ECE if calibrated"]
+    header += ["97.5% of calibrated ones stay below", "temperature", "mean confidence"]
     note = (
         "ECE over 15 bins. If calibrated: what answers would score that are right exactly as often"
-        " as they are sure, as many as these; no calibration gets below it"
+        " as they are sure, as many as these, on average; and what 97.5% of such stay below: only"
+        " an ECE above that tells of bad calibration"
     )
     return section(
         "calibration",
@@ -58,7 +60,7 @@ def conclusion(figures: Figures) -> str:
     for words, key in ERRORS.items():
         own = {head: found for head in HEADS if (found := share(figures.get(head, {}), key))}
         clauses = {
-            head: _off(found, figures[head].get(f"{key}_floor", 0.0)) for head, found in own.items()
+            head: _off(found, figures[head].get(f"{key}_floor_high")) for head, found in own.items()
         }
         values = by_head({head: f"{found.value:.2%}" for head, found in own.items()})
         if own:
@@ -68,9 +70,11 @@ def conclusion(figures: Figures) -> str:
     return " ".join(told)
 
 
-def _off(own: Share, floor: float) -> str:
-    """Chance alone makes some error: only an interval above that tells of a real one."""
-    if own.low > floor:
+def _off(own: Share, bound: float | None) -> str:
+    """Chance alone makes some error: only one that it hardly ever makes tells of a real one."""
+    if bound is None:
+        return "nothing is known of the error that chance alone makes"
+    if own.value > bound:
         return "confidence strays from accuracy further than chance explains"
     return "confidence can't be told from a calibrated one"
 
@@ -78,7 +82,8 @@ def _off(own: Share, floor: float) -> str:
 def _error(figures: Figures, key: str) -> list[str]:
     found = share(figures, key)
     ends = MISSING if found is None else f"{100 * found.low:.2f} to {found.high:.2%}"
-    return [_fine(figures.get(key)), ends, _fine(figures.get(f"{key}_floor"))]
+    chance = (_fine(figures.get(f"{key}_floor{end}")) for end in ("", "_high"))
+    return [_fine(figures.get(key)), ends, *chance]
 
 
 def _fine(value: float | None) -> str:

@@ -63,6 +63,8 @@ def whole_pictures(figures: Figures) -> list[Html]:
 
 
 def _spread(own: Share, by_chance: float) -> str:
+    if own.value in (0.0, 1.0):
+        return "there are no errors" if own.value else "no picture is all right"
     if own.low > by_chance:
         return "that is more than if errors fell by chance, so they keep to few pictures"
     if own.high < by_chance:

@@ -26,7 +26,9 @@ def gallery(inputs: Inputs) -> Html:
         wrong = failures(rows, head, right)
         of = f"{min(FAILURES, len(wrong))} shown of {len(wrong):,}"
         among = counted(len(rows), "question")
-        title = f"The {head}'s failures, the one it is surest of first: {of} among {among}"
+        known = any(row.get(f"{head}_confidence") is not None for row in wrong)
+        first = ", the one it is surest of first" if known else ""
+        title = f"The {head}'s failures{first}: {of} among {among}"
         parts += [element("h3", title), _shown(wrong[:FAILURES], inputs)]
     return section(
         "gallery",
@@ -39,9 +41,10 @@ def gallery(inputs: Inputs) -> Html:
 
 
 def failures(rows: Iterable[Row], head: str, right: Callable[[Row], bool]) -> list[Row]:
-    """What a head has wrong, by its own confidence, the highest first."""
+    """What a head has wrong, by its own confidence where there is one, the highest first."""
     wrong = [row for row in rows if not right(row)]
-    return sorted(wrong, key=lambda row: (-row[f"{head}_confidence"], row["question_id"]))
+    key = f"{head}_confidence"
+    return sorted(wrong, key=lambda row: (-(row.get(key) or 0.0), row["question_id"]))
 
 
 def spread(rows: Iterable[Row]) -> list[Row]:

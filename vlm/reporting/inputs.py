@@ -20,6 +20,14 @@ Row = Mapping[str, Any]
 
 TRAININGS = ("align", "pretrain", "train_vqa_classifier", "train_vqa_generator")
 STAGES = ("generate", *TRAININGS, "benchmark_kv_cache", "evaluate")
+# What the page can't do without, by stage.
+NEEDED = {
+    "generate": {"train": dict, "val": dict, "test": dict},
+    "evaluate": {
+        **dict.fromkeys(("classifier", "generator", "floors", "caption", "retrieval"), dict),
+        **dict.fromkeys(("pictures", "questions"), int),
+    },
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,7 +71,7 @@ def read_inputs(root: Path, params: Figures) -> Inputs:
         params,
         metrics,
         {name: _curve(root / f"plots/{name}.tsv", name) for name in TRAININGS},
-        [read_timing(row) for row in timings],
+        _timings(sweep, timings),
         [(row["truth"], row["prediction"]) for row in answers],
         _table(predictions / "questions.parquet"),
         {row["scene_id"]: row for row in _table(predictions / "captions.parquet")},
@@ -76,9 +84,9 @@ def read_inputs(root: Path, params: Figures) -> Inputs:
             for name in ("before", "after")
         },
         {
-            name: read_json(path)
+            name: ran
             for name in STAGES
-            if (path := root / f".runtime/{name}.json").is_file()
+            if (ran := _record(root / f".runtime/{name}.json")) is not None
         },
     )
 
@@ -90,19 +98,50 @@ def _require(path: Path, stage: str) -> None:
 
 def _json(path: Path, stage: str) -> Figures:
     _require(path, stage)
+    wrong: object
     try:
-        return read_json(path)
-    except json.JSONDecodeError as error:
-        raise UserError(f"{path}: got {error}, expected the JSON of the stage {stage}") from error
+        found: Any = read_json(path)
+        wrong = _unlike(found, stage)
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        found, wrong = {}, error
+    if wrong:
+        raise UserError(f"{path}: got {wrong}, expected the JSON of the stage {stage}")
+    return found
+
+
+def _unlike(found: object, stage: str) -> str:
+    """In what a stage's figures aren't what the page is made of; empty where they are."""
+    if not isinstance(found, dict):
+        return f"a {type(found).__name__}"
+    figures: Figures = found
+    for key, kind in NEEDED.get(stage, {}).items():
+        if not isinstance(figures.get(key), kind):
+            return f"no {key}" if key not in figures else f"{key} that is no {kind.__name__}"
+    return ""
+
+
+def _record(path: Path) -> Figures | None:
+    """A stage's time and memory; None where there is no whole record, since it is only for show."""
+    try:
+        found: Any = read_json(path)
+    except (OSError, ValueError):
+        return None
+    if not isinstance(found, dict) or not isinstance(found.get("seconds", 0), int | float):
+        return None
+    return found
 
 
 def _rows(path: Path, stage: str, delimiter: str) -> list[dict[str, str]]:
     """The rows of a table, at least one, by the names in its header."""
     _require(path, stage)
-    with path.open(encoding="utf-8", newline="") as file:
-        header, *rows = list(csv.reader(file, delimiter=delimiter)) or [[]]
+    got = "no rows"
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            header, *rows = list(csv.reader(file, delimiter=delimiter)) or [[]]
+    except (UnicodeDecodeError, csv.Error) as error:
+        header, rows, got = [], [], f"no rows that can be read ({error})"
     if not rows:
-        raise UserError(f"{path}: got no rows, expected those of the stage {stage}")
+        raise UserError(f"{path}: got {got}, expected those of the stage {stage}")
     for number, row in enumerate(rows):
         if len(row) != len(header):
             raise UserError(f"{path} row {number}: values: got {len(row)}, expected {len(header)}")
@@ -120,13 +159,41 @@ def _curve(path: Path, stage: str) -> dict[str, list[float]]:
     terms = [name.removeprefix("train_") for name in rows[0] if name.startswith("train_")]
     # What the charts draw: every term on both splits.
     _require_columns(path, rows, ["step", "train_loss", *(f"val_{term}" for term in terms)])
-    return {name: [float(row[name]) for row in rows] for name in rows[0]}
+    return _numbers(path, rows, stage)
 
 
 def _reliability(path: Path) -> dict[str, list[float]]:
     rows = _rows(path, "evaluate", ",")
     _require_columns(path, rows, ["confidence", "accuracy", "questions"])
-    return {name: [float(row[name]) for row in rows] for name in rows[0]}
+    return _numbers(path, rows, "evaluate")
+
+
+def _timings(path: Path, rows: Sequence[Mapping[str, str]]) -> list[Timing]:
+    found: list[Timing] = []
+    for number, row in enumerate(rows):
+        try:
+            found.append(read_timing(row))
+        except ValueError as error:
+            raise _no_number(path, number, error, "benchmark_kv_cache") from error
+    return found
+
+
+def _numbers(path: Path, rows: Sequence[Mapping[str, str]], stage: str) -> dict[str, list[float]]:
+    """The columns of a table of numbers."""
+    columns: dict[str, list[float]] = {name: [] for name in rows[0]}
+    for number, row in enumerate(rows):
+        try:
+            for name, text in row.items():
+                columns[name].append(float(text))
+        except ValueError as error:
+            raise _no_number(path, number, error, stage) from error
+    return columns
+
+
+def _no_number(path: Path, row: int, error: ValueError, stage: str) -> UserError:
+    """What isn't one stands last in Python's own words."""
+    text, expected = str(error).rpartition(": ")[2], f"numbers of the stage {stage}"
+    return UserError(f"{path} row {row}: values: got {text}, expected {expected}")
 
 
 def _table(path: Path) -> list[Row]:

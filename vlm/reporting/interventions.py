@@ -1,10 +1,10 @@
 """The probes that change the picture or the question: whether the answers follow."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from vlm.reporting import charts
 from vlm.reporting.cards import change_card
+from vlm.reporting.changes import LOOKS, PROBES, conclusion
 from vlm.reporting.charts import Scores
 from vlm.reporting.inputs import Figures, Inputs, Row
 from vlm.reporting.markup import (
@@ -15,7 +15,6 @@ from vlm.reporting.markup import (
     details,
     element,
     figure,
-    listed,
     paragraph,
     percent,
     percent_interval,
@@ -24,99 +23,17 @@ from vlm.reporting.markup import (
     table,
 )
 from vlm.reporting.results import with_interval
-from vlm.reporting.verdicts import (
-    HEADS,
-    NEARLY_ALWAYS,
-    Grade,
-    Share,
-    by_head,
-    for_heads,
-    grade,
-    share,
-)
+from vlm.reporting.verdicts import HEADS, Share, share
 
 EXAMPLES = 3  # of each probe
-GUESS = "the best guess from the question's words"
 INTRO = (
     "Something is changed, and what is then true is worked out from the scene anew. Where the truth"
-    " changes, an answer has to follow; where it stays, so must the answer. Guessing means the best"
-    " guess from the question's words, learned on the training split: no"
-    " more is to be had without looking at the picture."
+    " changes, an answer has to follow; where it stays, so must the answer. Who ignores the change"
+    " keeps the reply, and so is never right both before and after it where the truth changes."
+    " Guessing is the better of two guessers who see no picture: one has learned on the training"
+    " split; the other on the validation split with the same change made to it, and so knows how"
+    " answers change, for one that erasing turns yes into no."
 )
-
-
-@dataclass(frozen=True)
-class Probe:
-    """One change, in the page's words.
-
-    Attributes:
-        title: Its heading.
-        done: A sentence on what was done.
-        changed: What was changed.
-        shows: What it means for an answer if it follows.
-        after: What a picture shows afterwards.
-    """
-
-    title: str
-    done: str
-    changed: str
-    shows: str
-    after: str
-
-
-PROBES = {
-    "shuffled_pictures": Probe(
-        "Shuffled pictures",
-        "Each picture's questions are asked about another picture of the test split.",
-        "the picture",
-        "it comes from the picture that is shown",
-        "another test picture, shown in its place",
-    ),
-    "erased_object": Probe(
-        "One object erased",
-        "One object of each picture is gone, and the noise is drawn as before.",
-        "the object",
-        "it comes from the objects that are there",
-        "the same picture with one object gone",
-    ),
-    "moved_object": Probe(
-        "One object moved",
-        "One object of each picture is moved, and only where things are is asked about.",
-        "its place",
-        "it comes from where the objects are",
-        "the same picture with one object moved",
-    ),
-    "erased_background": Probe(
-        "Background erased",
-        "Every pixel that belongs to no object is made black, so no truth changes.",
-        "the background",
-        "it comes from the background",
-        "the same picture with black around the objects",
-    ),
-    "shuffled_questions": Probe(
-        "Shuffled questions",
-        "Each picture is asked questions that were meant for other pictures.",
-        "the question",
-        "it belongs to the question that is asked",
-        "another test picture",
-    ),
-    "swapped_words": Probe(
-        "Swapped words",
-        "The same words in another order that is a question too: is there a plus left of a circle,"
-        " in place of a circle left of a plus.",
-        "the order of the words",
-        "it hangs on the order of the words",
-        "another test picture",
-    ),
-}
-LOOKS = ("shuffled_pictures", "erased_object", "moved_object", "erased_background")
-FOLLOWS = {
-    Grade.SURE: "the answer follows the change nearly always, so {shows}",
-    Grade.ABOVE: "the answer follows the change more often than guesses do, so in part {shows}",
-    Grade.LIKE: "the answer follows no more often than guesses would, as far as this can tell:"
-    " no sign that {shows}",
-    Grade.BELOW: "the answer follows less often than guesses would: no sign that {shows}",
-}
 
 
 def looks(inputs: Inputs) -> Html:
@@ -168,58 +85,10 @@ def probe(inputs: Inputs, name: str) -> list[Html]:
     return [
         title,
         paragraph(f"{told.done} {conclusion(name, figures)}"),
-        _table(figures, told.title, same=name in LOOKS),
+        _table(figures, told.title),
         *_by_family(figures, told.title),
         cards(change_card(row, told.after) for row in examples(inputs.examples, name)),
     ]
-
-
-def conclusion(name: str, figures: Figures) -> str:
-    """What the figures of a change show, by the rules of `verdicts`."""
-    if "follows_floor" not in figures:
-        return _steady(figures, PROBES[name].changed)
-    floor = figures["follows_floor"]
-    own = {head: found for head in HEADS if (found := share(figures.get(head, {}), "follows"))}
-    if not own:
-        return f"What follows it: {MISSING}."
-    clauses = {
-        head: FOLLOWS[grade(found, floor)].format(shows=PROBES[name].shows)
-        for head, found in own.items()
-    }
-    of = counted(figures.get("changed_truths", 0), "question")
-    values = by_head({head: percent(found.value) for head, found in own.items()})
-    told = (
-        f"{for_heads(clauses)}. It is right in {values} of the {of} whose truth changed; {GUESS} is"
-        f" right in {percent(floor)}."
-    )
-    easy = [
-        family
-        for family, guessed in figures.get("follows_floor_by_family", {}).items()
-        if guessed > NEARLY_ALWAYS
-    ]
-    if easy:
-        told += f" In {listed(easy)} guesses do so well that following there shows little."
-    return told
-
-
-def _steady(figures: Figures, changed: str) -> str:
-    """Where no truth changed: whether answers stayed what they were."""
-    own = {head: found for head in HEADS if (found := share(figures.get(head, {}), "same_reply"))}
-    if not own:
-        return f"No truth changed; whether the answers did: {MISSING}."
-    clauses = {head: _stays(found, changed) for head, found in own.items()}
-    of = counted(figures.get("questions", 0), "question")
-    values = by_head({head: percent(found.value) for head, found in own.items()})
-    right = by_head({head: percent(figures[head].get("holds")) for head in own})
-    return f"{for_heads(clauses)}. It is the same in {values} of {of}, and right in {right}."
-
-
-def _stays(same: Share, changed: str) -> str:
-    if same.low > NEARLY_ALWAYS:
-        return f"the answer stays what it was nearly always, so {changed} hardly matters"
-    if same.high < NEARLY_ALWAYS:
-        return f"the answer changes more than one time in ten, so {changed} matters"
-    return f"the answer stays about nine times in ten: whether {changed} matters stays open"
 
 
 def examples(rows: Sequence[Row], name: str) -> list[Row]:
@@ -240,31 +109,35 @@ def _all_right(row: Row) -> bool:
     )
 
 
-def _table(figures: Figures, title: str, *, same: bool) -> Html:
-    """What both heads do; with `same`, how often they say what they said before."""
+def _table(figures: Figures, title: str) -> Html:
+    """What both heads do, and how often they say what they said before."""
     header, parts = ["head"], []
     if "follows_floor" in figures:
-        header += ["follows", "95% interval", "guessing", "lift", "right before and after"]
+        header += ["right before and after", "95% interval"]
+        header += ["follows", "95% interval", "guessing", "lift"]
         parts.append("follows")
     if "holds_floor" in figures:
         header += ["stays right", "95% interval", "guessing"]
         parts.append("holds")
-    header += ["same answer", "95% interval"] if same else []
+    header += ["same answer", "95% interval"]
     rows: list[list[object]] = []
     for head in HEADS:
         own: Mapping[str, float] = figures.get(head, {})
         row: list[object] = [head]
         for key in parts:
             floor = figures[f"{key}_floor"]
+            row += with_interval(own, "both_right") if key == "follows" else ()
             row += [*with_interval(own, key), percent(floor)]
-            if key == "follows":
-                row += [points(own.get(key), floor), percent(own.get("both_right"))]
-        rows.append([*row, *(with_interval(own, "same_reply") if same else ())])
+            row += [points(own.get(key), floor)] if key == "follows" else []
+        rows.append([*row, *with_interval(own, "same_reply")])
     asked = counted(figures.get("questions", 0), "question")
     caption = f"{title}: {asked} about {counted(figures.get('pictures', 0), 'picture')}."
     if "follows_floor" in figures:
         changed = figures.get("changed_truths", 0)
-        caption += f" Follows: right where the truth changed ({changed:,}). Stays right: where not"
+        caption += f" Right before and after: where the truth changed ({changed:,}), for which who"
+        caption += (
+            " ignores the change has 0. Follows: right after it there. Stays right: elsewhere"
+        )
     return table(header, rows, caption.removesuffix("."))
 
 

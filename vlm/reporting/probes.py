@@ -5,6 +5,7 @@ from vlm.reporting.inputs import Figures, Inputs
 from vlm.reporting.markup import (
     MISSING,
     Html,
+    counted,
     element,
     number,
     paragraph,
@@ -31,8 +32,9 @@ WORDS_ALONE = (
     " changes is an error, brought about by order alone."
 )
 ORDER_TELLS = (
-    " In relation the order says which shape is where, so answers must change, and a head that"
-    " keeps them all hasn't read the question."
+    " In relation the order says which shape is where, so an answer may have to change. Few of"
+    " these orders are questions, so what shows here is whether order acts on the answer, and not"
+    " whether it is read rightly."
 )
 
 
@@ -96,10 +98,12 @@ def _scrambled(inputs: Inputs, probed: Figures) -> list[Html]:
     )
     note = (
         f"The {number(probed.get('distinct_questions'))} distinct questions, scrambled in"
-        f" {number(probed.get('orders'))} ways in all, asked about {number(probed.get('pictures'))} test pictures"
+        f" {number(probed.get('orders'))} ways in all, asked about"
+        f" {number(probed.get('pictures'))} test pictures"
         f" ({number(probed.get('questions'))} questions). Distance: 1 - cosine between the text"
-        " encoder's vectors of a question and of its scrambled selves, a mean over distinct questions"
-        f" with its 95% interval; between two different questions it is {scales} on average."
+        " encoder's vectors of a question and of its scrambled selves, a mean over distinct"
+        f" questions with its 95% interval; between two different questions it is {scales} on"
+        " average."
         " Changed: the share of answers that become others, in the last row the mean over families."
         " A bag of words has 0 of both"
     )
@@ -109,14 +113,22 @@ def _scrambled(inputs: Inputs, probed: Figures) -> list[Html]:
         for head in HEADS
         for words, source in (("as asked", figures), ("scrambled", probed))
     ]
+    order = order_tells(figures) if "relation" in families else ""
     return [
-        paragraph(
-            f"{SCRAMBLED} at random. {WORDS_ALONE}{ORDER_TELLS if 'relation' in families else ''}"
-            f" {scrambled_words(probed)}"
-        ),
+        paragraph(f"{SCRAMBLED} at random. {WORDS_ALONE}{order} {scrambled_words(probed)}"),
         table(header, rows, note),
         table(MEASURES, accuracy, "Exact match with the true answer to the question as asked"),
     ]
+
+
+def order_tells(figures: Figures) -> str:
+    """What order means in relation; how seldom it turns the truth, where that was measured."""
+    swapped = (figures.get("probes") or {}).get("swapped_words") or {}
+    changed, asked = swapped.get("changed_truths"), swapped.get("questions")
+    if changed is None or not asked:
+        return ORDER_TELLS
+    of = f"{percent(changed / asked)} of {counted(asked, 'question')}"
+    return f"{ORDER_TELLS} Exchanging the two nouns, above, changes the truth of {of} only."
 
 
 def scrambled_words(probed: Figures) -> str:
@@ -153,7 +165,9 @@ def _turned(changed: list[Share]) -> str:
     """Of the family where order tells."""
     if all(one.low > FEW for one in changed):
         return "answers change in relation, where order counts"
-    return "there is no sign in relation that the order is read"
+    if all(one.high < FEW for one in changed):
+        return "hardly any answer changes in relation, where order counts"
+    return "whether answers change in relation, where order counts, stays open"
 
 
 def _ends(changed: list[Share]) -> str:

@@ -1,7 +1,7 @@
 """The measured half of the page: answers, retrieval and captions."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
@@ -71,22 +71,25 @@ def language(inputs: Inputs) -> Html:
         row: list[object] = [measure]
         for direction in DIRECTIONS:
             row += with_interval(retrieval, f"{direction}_{measure}")
-        rows.append([*row, percent(retrieval.get(f"chance_{measure}"))])
+        rows.append([*row, *_unseeing(retrieval, measure)])
     mrr: list[object] = ["MRR (mean of 1 / rank)"]
     for direction in DIRECTIONS:
         mrr += with_interval(retrieval, f"{direction}_MRR")
-    rows.append([*mrr, percent(retrieval.get("chance_MRR"))])
+    rows.append([*mrr, *_unseeing(retrieval, "MRR")])
     for words, key in (("median rank", "median_rank"), ("R@1, by id only", "id_R@1")):
-        write = percent if "R@" in key else lambda value: number(value, 1)
+        write = percent if "R@" in key else _rank
         cells = [(write(retrieval.get(f"{direction}_{key}")), "—") for direction in DIRECTIONS]
-        rows.append([words, *(c for pair in cells for c in pair), "—"])
+        rows.append(
+            [words, *(c for pair in cells for c in pair), *_unseeing(retrieval, key, write)]
+        )
     header = ["measure", *(h for words in DIRECTIONS.values() for h in (words, "95% interval"))]
     found = table(
-        [*header, "chance"],
+        [*header, "floor", "chance"],
         rows,
         f"Finding the right one among {number(retrieval.get('gallery'))} pictures or captions. R@K:"
         " it is among the first K. Captions that state the same facts count as right; “by id only”"
-        " counts no other picture's caption",
+        " counts no other picture's caption. The floor is what the best ranking that is the same"
+        " for every query scores; chance is what a constant similarity scores",
     )
     written = table(
         ["measure", "value", "95% interval", "floor", "lift"],
@@ -98,6 +101,18 @@ def language(inputs: Inputs) -> Html:
         f" {caption.get('bleu_signature', MISSING)}",
     )
     return section("language", "Retrieval and captions", found, written)
+
+
+def _rank(value: float | None) -> str:
+    return number(value, 1)
+
+
+def _unseeing(
+    retrieval: Figures, measure: str, write: Callable[[float | None], str] = percent
+) -> list[str]:
+    """What a retrieval measure is without looking: its floor, and chance; a dash where unknown."""
+    found = [retrieval.get(f"{of}_{measure}") for of in ("floor", "chance")]
+    return ["—" if one is None else write(one) for one in found]
 
 
 def family_scores(figures: Figures) -> dict[str, Scores]:

@@ -1,5 +1,9 @@
 """The top of the page: what was found, in a few sentences and one table."""
 
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from vlm.reporting.changes import HARDLY, OTHER_QUESTION, Following, following, grade_change, rival
 from vlm.reporting.inputs import Figures, Inputs
 from vlm.reporting.markup import (
     MISSING,
@@ -13,7 +17,7 @@ from vlm.reporting.markup import (
     table,
 )
 from vlm.reporting.results import DIRECTIONS, common, headline, largest_floor
-from vlm.reporting.verdicts import HEADS, Grade, by_head, grade, share
+from vlm.reporting.verdicts import HEADS, Grade, by_head
 
 WHAT_IS_A_FLOOR = (
     "A floor is what one scores without looking properly: always giving the commonest answer"
@@ -22,23 +26,35 @@ WHAT_IS_A_FLOOR = (
     " learned on the training split. Only what lies above the largest floor is seeing and reading"
     " together; that is the lift."
 )
-# Which probes tell, the most telling first; what they tell; and how the change is described.
-QUESTIONS = {
-    "it looks at the picture": {
-        "erased_object": "one object is erased",
-        "shuffled_pictures": "another picture is shown",
-    },
-    "it reads the question": {
-        "swapped_words": "words change places",
-        "shuffled_questions": "another question is asked",
-    },
-}
+# Which probes tell, the most telling first, and how the change is described.
+LOOKS = {"erased_object": "one object is erased", "shuffled_pictures": "another picture is shown"}
+READS = {OTHER_QUESTION: "another question is asked"}
+READS_ORDER = {"swapped_words": "words change places"}
+CHANGES = LOOKS | READS | READS_ORDER
 MOST = {  # by the worse of the two heads
-    Grade.SURE: "{does}",
-    Grade.ABOVE: "{does} in part",
-    Grade.LIKE: "nothing shows that {does}",
-    Grade.BELOW: "nothing shows that {does}",
+    Grade.SURE: "{who} {does}",
+    Grade.ABOVE: "{who} {does} in part",
+    Grade.LIKE: "{who} {does} in part, if at all (the answer follows no more often than {rival})",
+    Grade.BELOW: "nothing shows that {who} {does}",
 }
+
+
+class Telling(NamedTuple):
+    """A probe that tells, with what both heads do."""
+
+    name: str
+    heads: dict[str, Following]
+
+    @property
+    def worst(self) -> str:
+        """The head of the worse grade; of the same, that which is less often right both times."""
+        grades = self.grades
+        return min(self.heads, key=lambda head: (grades[head], self.heads[head].both))
+
+    @property
+    def grades(self) -> dict[str, Grade]:
+        """How each head does."""
+        return {head: grade_change(found) for head, found in self.heads.items()}
 
 
 def summary(inputs: Inputs) -> Html:
@@ -57,8 +73,8 @@ def summary(inputs: Inputs) -> Html:
                 f"Retrieval R@1, {words}",
                 retrieval,
                 f"{direction}_R@1",
-                retrieval.get("chance_R@1"),
-                "chance",
+                retrieval.get("floor_R@1"),
+                "one ranking for all",
             )
             for direction, words in DIRECTIONS.items()
         ),
@@ -90,45 +106,62 @@ def told(figures: Figures) -> tuple[str, str]:
     right = by_head({head: percent(figures[head].get("exact_match")) for head in HEADS})
     best = f"guessing gets {percent(floor)} at best ({name})" if name else f"guessing: {MISSING}"
     sentences = [f"Of the answers to questions about new pictures, {right} are right; {best}."]
-    verdicts = []
-    for does, changes in QUESTIONS.items():
-        found = _telling(figures, changes)
-        if found is None:
-            verdicts.append(f"whether {does} was {MISSING}")
-            continue
-        key, worst = found
-        probe = figures["probes"][key]
-        values = listed([percent(probe[head]["follows"]) for head in HEADS])
-        sentences.append(
-            f"Where {changes[key]} and the truth is then another, the answer follows in {values}"
-            f" (guessing: {percent(probe['follows_floor'])})."
-        )
-        verdicts.append(MOST[worst].format(does=does))
-    verdict = " and ".join(verdicts)
+    found = [telling(figures, changes) for changes in (LOOKS, READS, READS_ORDER)]
+    sentences += [_figures(figures, one) for one in found if one]
+    looks, reads, order = found
+    verdict = listed([_verdict("looks at the picture", looks), *_reading(reads, order)])
     return f"{verdict[:1].upper()}{verdict[1:]}.", " ".join(sentences)
 
 
-def _telling(figures: Figures, changes: dict[str, str]) -> tuple[str, Grade] | None:
-    """The first of these probes that was measured, and the worse head's grade."""
-    for key in changes:
-        probe = (figures.get("probes") or {}).get(key, {})
-        shares = [share(probe.get(head, {}), "follows") for head in HEADS]
-        known = [one for one in shares if one]
-        if len(known) == len(HEADS) and "follows_floor" in probe:
-            return key, min(grade(one, probe["follows_floor"]) for one in known)
+def telling(figures: Figures, names: Iterable[str]) -> Telling | None:
+    """The first of these probes that was measured for both heads."""
+    for name in names:
+        probe = (figures.get("probes") or {}).get(name, {})
+        heads = {head: found for head in HEADS if (found := following(name, probe, head))}
+        if len(heads) == len(HEADS):
+            return Telling(name, heads)
     return None
+
+
+def _verdict(does: str, found: Telling | None) -> str:
+    """By the worse head, which is named where the heads differ."""
+    if found is None:
+        return f"whether it {does} was {MISSING}"
+    grades, worst = found.grades, found.worst
+    who = "it" if len(set(grades.values())) == 1 else f"the worse head, the {worst},"
+    return MOST[grades[worst]].format(who=who, does=does, rival=rival(found.name))
+
+
+def _reading(reads: Telling | None, order: Telling | None) -> list[str]:
+    """What it reads: a bag of words follows another question, and never another order."""
+    deaf = order is not None and all(one.both.high <= HARDLY for one in order.heads.values())
+    if deaf and reads and min(reads.grades.values()) > Grade.LIKE:
+        return [_verdict("reads the question's words", reads) + ", not their order"]
+    return [_verdict("reads the question", reads), _verdict("reads word order", order)]
+
+
+def _figures(figures: Figures, found: Telling) -> str:
+    """A sentence with the figures of a probe."""
+    both = listed([percent(one.both.value) for one in found.heads.values()])
+    after = listed([percent(one.after.value) for one in found.heads.values()])
+    told = (
+        f"Where {CHANGES[found.name]} and the truth is then another, the answer is right both"
+        f" before and after in {both} (ignoring that: 0.0%)"
+    )
+    if found.name in LOOKS:
+        floor = percent(figures["probes"][found.name]["follows_floor"])
+        told += f", and right after it in {after} (guessing: {floor})"
+    return told + "."
 
 
 def _probe_rows(figures: Figures) -> list[list[object]]:
     """The worse head's figures of the telling probes, and of whole pictures."""
-    rows = []
-    for changes in QUESTIONS.values():
-        found = _telling(figures, changes)
-        if found:
-            probe = figures["probes"][found[0]]
-            head = min(HEADS, key=lambda name: probe[name]["follows"])
-            words = f"Answer follows where {changes[found[0]]} ({head})"
-            rows.append(headline(words, probe[head], "follows", probe["follows_floor"], "guessing"))
+    rows: list[list[object]] = []
+    for changes in (LOOKS, READS, READS_ORDER):
+        if found := telling(figures, changes):
+            probe, head = figures["probes"][found.name], found.worst
+            words = f"Right before and after where {CHANGES[found.name]} ({head})"
+            rows.append(headline(words, probe[head], "both_right", 0.0, "ignoring that"))
     whole = figures.get("whole_pictures") or {}
     known = [head for head in HEADS if "all_right" in whole.get(head, {})]
     if known:

@@ -51,16 +51,16 @@ def unlike(inputs: Inputs) -> Html:
         f"{counted(found.get('pictures', 0), 'picture')} with {asked}, all unlike training."
         " Families weigh the same; floors are learned on train"
     )
-    parts = [part for kind in kinds for part in _kind(kind, found, figures)]
+    parts = [part for kind in kinds for part in _kind(kind, found, inputs)]
     header = ["scenes", "value", "95% interval", "floor", "lift"]
     return section("unlike", title, table(header, rows, note), *parts)
 
 
-def _kind(kind: str, found: Figures, figures: Figures) -> list[Html]:
+def _kind(kind: str, found: Figures, inputs: Inputs) -> list[Html]:
     words, done = KINDS[kind]
-    told = f"{done} {conclusion(found[kind], figures)}"
+    told = f"{done} {conclusion(found[kind], inputs.metrics['evaluate'])}"
     if kind == "crowd":
-        told += unanswerable(found)
+        told += unanswerable(found, inputs.metrics["generate"])
     caption = f"{words}: exact match by question family, beside its floors"
     floors = found[kind]["floors"].get("by_family", {})
     parts = [
@@ -102,8 +102,13 @@ def _beside(own: Share, usual: Share, floor: float) -> str:
     return words + ("" if above else ", and isn't above the floor")
 
 
-def unanswerable(found: Figures) -> str:
-    """Answers that training never had, and the families that fail for them."""
+def unanswerable(found: Figures, generated: Figures) -> str:
+    """Answers that training never had, and the families that have them.
+
+    Args:
+        found: What was measured on such scenes.
+        generated: The metrics of `generate`, which know the answers of each split by family.
+    """
     share_outside = found.get("answers_outside_vocabulary", 0.0)
     if not share_outside:
         return ""
@@ -112,9 +117,16 @@ def unanswerable(found: Figures) -> str:
         " training question has, a number too large. The classifier has no output for it, and no"
         " training phrase says it: this is known beforehand, and not a failure of sight."
     )
+    own, train = (generated.get(split, {}).get("answers", {}) for split in ("test_ood", "train"))
+    known = {answer for answers in train.values() for answer in answers}
+    outside = [family for family, answers in own.items() if set(answers) - known]
+    if not outside:
+        return told
+    told += f" Such answers occur in {listed(outside)}"
     rights = [found["crowd"].get(head, {}).get("by_family", {}) for head in HEADS]
-    lost = [name for name in rights[0] if all(own.get(name) == 0 for own in rights)]
-    return told + (f" So nothing is right in {listed(lost)}." if lost else "")
+    lost = [name for name in outside if all(own.get(name) == 0 for own in rights)]
+    where = "there" if lost == outside else f"in {listed(lost)}"
+    return told + (f", so nothing {where} is right." if lost else ".")
 
 
 def _cells(found: Figures) -> list[Html]:
