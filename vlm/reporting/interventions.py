@@ -119,7 +119,9 @@ def _table(figures: Figures, title: str) -> Html:
     if "holds_floor" in figures:
         header += ["stays right", "95% interval", "guessing"]
         parts.append("holds")
-    header += ["same answer", "95% interval"]
+    # Beside what follows there is no room for one more interval.
+    last = 1 if "follows" in parts else 2
+    header += ["same answer", "95% interval"][:last]
     rows: list[list[object]] = []
     for head in HEADS:
         own: Mapping[str, float] = figures.get(head, {})
@@ -129,7 +131,7 @@ def _table(figures: Figures, title: str) -> Html:
             row += with_interval(own, "both_right") if key == "follows" else ()
             row += [*with_interval(own, key), percent(floor)]
             row += [points(own.get(key), floor)] if key == "follows" else []
-        rows.append([*row, *with_interval(own, "same_reply")])
+        rows.append([*row, *with_interval(own, "same_reply")[:last]])
     asked = counted(figures.get("questions", 0), "question")
     caption = f"{title}: {asked} about {counted(figures.get('pictures', 0), 'picture')}."
     if "follows_floor" in figures:
