@@ -59,15 +59,9 @@ def rebuilt(folder: Path, change: dict[str, Any], *without: str) -> str:
     "words",
     [
         "Summary It looks at the picture, it reads the question and it reads word order. Of"
-<<<<<<< HEAD
-        " the answers to questions about new pictures, 95.4% (classifier) and 92.3% (generator)"
-        " are right; guessing gets 52.4% at best (image only). Where one object is erased and the"
-        " truth is then another,"
-=======
         " the answers to questions about new pictures, 95.4% (classifier) and 92.3% (generator) are"
         " right; guessing gets"
         " 52.4% at best (image only). Where one object is erased and the truth is then another,"
->>>>>>> 734ce91 (The probes' table fits 1280 pixels)
         " the answer is right both before and after in 93.1% and 93.1% (ignoring that: 0.0%), and"
         " right after it in 95.7% and 95.7% (guessing: 42.1%). Where another question is asked and",
         "Right before and after where one object is erased (classifier) 93.1% 92.1 to 94.1% 0.0%"
