@@ -23,7 +23,13 @@ from vlm.data.tables import (
     read_scenes,
 )
 from vlm.evaluation.altering import Split
-from vlm.evaluation.breakdowns import score_by_objects, score_counting, score_whole_pictures
+from vlm.evaluation.breakdowns import (
+    layouts,
+    score_by_objects,
+    score_counting,
+    score_unseen,
+    score_whole_pictures,
+)
 from vlm.evaluation.captioning import Described, Guesses, exact_captions, score_captions
 from vlm.evaluation.causal import outcomes, score
 from vlm.evaluation.confidence import Calibrated, Judged, calibrate, score_calibration
@@ -60,7 +66,8 @@ def main(params: Params) -> None:
     test, val = (read_split(folder, params) for folder in (TEST, VAL))
     scenes, questions = test.scenes, test.questions
     train_questions = read_questions(TRAIN)
-    train = asked(train_questions, read_objects(TRAIN)).condensed()
+    train_objects = read_objects(TRAIN)
+    train = asked(train_questions, train_objects).condensed()
     heads = Heads.load(HEAD_MODELS, section.batch_size, device)
     replies = heads.reply(scenes, questions)
     right = replies.right(questions)
@@ -91,7 +98,7 @@ def main(params: Params) -> None:
             captions, described(scenes), guesses, described(val.scenes), world, *luck
         ),
         "retrieval": score_retrieval(found, by_id, same, blind_ranks(keys, guesses.keys), *luck),
-        **breakdowns(test, replies, right, train, scorer),
+        **breakdowns(test, replies, right, train, set(layouts(train_objects)), scorer),
         "word_order": score_word_order(
             heads, scenes, questions, replies, test.truth.spoken(), scorer, floors
         ),
@@ -143,9 +150,10 @@ def breakdowns(
     replies: Replies,
     right: dict[str, Bools],
     train: AskedColumns,
+    known: set[tuple],
     scorer: Scorer,
 ) -> Figures:
-    """Whole pictures, numbers of objects, and how far counts are off."""
+    """Whole pictures, numbers of objects, layouts that train lacks, and how far counts are off."""
     questions = test.questions
     guesses = floor_correct_within_families(train, asked(questions, test.scenes.objects))
     objects = [len(test.scenes.objects[scene]) for scene in questions.scene_index]
@@ -153,6 +161,11 @@ def breakdowns(
         "whole_pictures": score_whole_pictures(scorer, right, guesses),
         "by_objects": score_by_objects(scorer, right, guesses, objects),
     }
+    unseen = np.array([layout not in known for layout in layouts(test.scenes.objects)])
+    if unseen[questions.scene_index].any():
+        figures["unseen_layouts"] = score_unseen(
+            scorer, right, guesses, unseen[questions.scene_index]
+        )
     counts = questions.family == "count"
     if counts.any():
         figures["counting"] = score_counting(

@@ -8,8 +8,10 @@ import pytest
 from answerers import Blind, ImageOnly, Oracle, columns_of, make_data, make_split, replies
 
 from vlm.evaluation.breakdowns import (
+    layouts,
     score_by_objects,
     score_counting,
+    score_unseen,
     score_whole_pictures,
     whole_pictures,
 )
@@ -179,3 +181,23 @@ def test_who_sees_nothing_scores_the_floor_of_questions():
     assert figures["by_family"] == pytest.approx(floors["by_family"]["question_only"])
     best = max(floors[name] for name in ("majority", "question_only", "image_only"))
     assert figures["lift"] == pytest.approx(figures["exact_match"] - best)
+
+
+def test_layouts_that_train_lacks():
+    """The same objects in any order are one layout; accuracy is over the others alone."""
+    one = {"shape": "plus", "color": "white", "row": 7, "col": 9, "radius": 4}
+    two = one | {"shape": "circle", "row": 20}
+    first, second, third = layouts([[one, two], [two, one], [one]])
+    assert first == second != third and layouts([[]]) == [()]
+    known = set(layouts(SPLIT.scenes.objects[:90]))
+    unseen = np.array([layout not in known for layout in layouts(SPLIT.scenes.objects)])
+    assert not unseen[:90].any() and unseen[90:].any()
+    rows = unseen[QUESTIONS.scene_index]
+    right = {"oracle": np.ones(len(rows), np.bool_), "blind": BLIND.right(QUESTIONS)["classifier"]}
+    figures = score_unseen(SCORER, right, FLOORS, rows)
+    assert figures["questions"] == rows.sum()
+    assert figures["oracle"]["exact_match"] == 1.0
+    families = QUESTIONS.family[rows].astype(str)
+    shares = [right["blind"][rows][families == family].mean() for family in np.unique(families)]
+    assert figures["blind"]["exact_match"] == pytest.approx(np.mean(shares))
+    assert set(figures["question_only_floor"]) == set(families)

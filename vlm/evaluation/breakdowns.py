@@ -4,6 +4,7 @@ Shapes: M questions, N pictures.
 """
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -55,6 +56,34 @@ def _if_independent(scorer: Scorer, correct: Bools) -> float:
     chance = np.ones(int(place.max()) + 1)
     np.multiply.at(chance, place.reshape(-1), [accuracy[family] for family in scorer.families])
     return float(chance.mean())
+
+
+def score_unseen(
+    scorer: Scorer, right: Mapping[str, Bools], floors: Mapping[str, Bools], unseen: Bools
+) -> Figures:
+    """Accuracy about pictures whose layout no training picture has: nothing of them is remembered.
+
+    Args:
+        scorer: of M questions.
+        right: by head, (M,) whether its answer is right.
+        floors: as in `score_whole_pictures`.
+        unseen: (M,) whether the question's picture has such a layout.
+    """
+    part = scorer.of_rows(unseen)
+    figures: Figures = {"questions": int(unseen.sum())}
+    figures |= {
+        f"{name}_floor": family_accuracy(correct[unseen], part.families)
+        for name, correct in floors.items()
+    }
+    for head, correct in right.items():
+        kept = correct[unseen]
+        figures[head] = part.accuracy("exact_match", kept) | part.by_family(kept)
+    return figures
+
+
+def layouts(objects: Sequence[Sequence[Mapping[str, Any]]]) -> list[tuple[Any, ...]]:
+    """What each picture holds and where, whatever the order of its objects."""
+    return [tuple(sorted(tuple(sorted(one.items())) for one in scene)) for scene in objects]
 
 
 def score_by_objects(

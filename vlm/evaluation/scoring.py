@@ -113,6 +113,8 @@ def score_floors(scorer: Scorer, train: AskedColumns, test: AskedColumns) -> Fig
     figures["by_family"] = {
         name: family_accuracy(correct, test.families) for name, correct in within.items()
     }
+    for name, correct in within.items():
+        figures |= scorer.accuracy(f"{name}_by_family_mean", correct)
     return figures
 
 

@@ -15,6 +15,7 @@ from vlm.reporting.markup import (
     number,
     paragraph,
     percent,
+    percent_interval,
     section,
     table,
 )
@@ -82,7 +83,7 @@ def data(inputs: Inputs) -> Html:
         paragraph(
             f"Pictures that two splits share pixel by pixel: {twins}. Test pictures whose layout"
             f" (the same objects at the same places, under other noise) also occurs in train:"
-            f" {shared}; on those a model may remember instead of see."
+            f" {shared}; on those a model may remember instead of see. {_unseen(inputs)}"
         ),
         table(
             ["family: answer", *SPLITS],
@@ -90,6 +91,21 @@ def data(inputs: Inputs) -> Html:
             "How often each answer is the true one, within its family. Equal columns mean that the"
             " splits are alike; a large share is an easy guess",
         ),
+    )
+
+
+def _unseen(inputs: Inputs) -> str:
+    """Accuracy on the other pictures."""
+    found = inputs.metrics["evaluate"].get("unseen_layouts")
+    if not found:
+        return f"Accuracy on the others: {MISSING}."
+    told = []
+    for head in ("classifier", "generator"):
+        value, low, high = (found[head].get(f"exact_match{end}") for end in ("", "_low", "_high"))
+        told.append(f"{percent(value)} [{percent_interval(low, high)}] ({head})")
+    return (
+        f"On the other pictures, with {number(found.get('questions'))} questions, families weighing"
+        f" the same, right are {' and '.join(told)}."
     )
 
 
