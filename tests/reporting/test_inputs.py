@@ -6,7 +6,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 from example_run import PARAMS, write_run
-from test_page import text_of
+from page_reader import text_of
 
 from vlm.errors import UserError
 from vlm.reporting.inputs import STAGES, read_inputs

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from example_run import HOSTILE, PARAMS, write_run
-from test_page import Reader, text_of
+from page_reader import Reader, text_of
 
 from vlm.reporting.attention import where
 from vlm.reporting.confidence import knows
@@ -30,18 +30,6 @@ SECTIONS = {
     "ood": unlike,
 }
 PROBED = ("probes", "whole_pictures", "by_objects", "counting", "calibration", "attention", "ood")
-
-
-@pytest.fixture(scope="module")
-def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    root = tmp_path_factory.mktemp("run")
-    write_run(root)
-    return root
-
-
-@pytest.fixture(scope="module")
-def page(root: Path) -> str:
-    return build_page(read_inputs(root, PARAMS))
 
 
 def rebuilt(folder: Path, change: dict[str, Any], *without: str) -> str:
