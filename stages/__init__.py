@@ -2,7 +2,7 @@
 
 Python imports this package before the stage's own module, and that module imports torch, which
 takes seconds. So the parameters are checked here: a mistake in them is answered at once. And
-Ctrl-C meanwhile is answered in the line that `stages.runner` says of it, not in a traceback.
+Ctrl-C meanwhile is answered in the line that `stages.running.stage` says of it, not in a traceback.
 """
 
 import os
@@ -21,6 +21,6 @@ if sys.orig_argv[1:2] == ["-m"] and sys.orig_argv[2].startswith("stages."):
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # it may be ignored
         signal.signal(signal.SIGINT, _end_interrupted)
 
-    from stages.runner import params_in_force
+    from stages.running.stage import params_in_force
 
     params_in_force()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import torch
 
-from stages.runner import progress, run, select_device
+from stages.running.training import run_training, training
 from vlm.config import Params
 from vlm.data.loading import CaptionData
 from vlm.data.tables import read_questions, read_scenes
@@ -19,7 +19,8 @@ from vlm.model.folder import save_model
 from vlm.model.pretrained import load_vit
 from vlm.model.projector import freeze
 from vlm.model.vlm import DualEncoder
-from vlm.training.objectives import alignment
+from vlm.training.execution import Execution
+from vlm.training.objectives import alignment, frozen_features
 from vlm.training.train import train
 
 DATA = Path("data")
@@ -28,7 +29,15 @@ METRICS, CURVE = Path("metrics/align.json"), Path("plots/align.tsv")
 
 
 def main(params: Params) -> None:
-    device = select_device(params.runtime)
+    sections = {"seed": params.seed, "model": params.model, "align": params.align}
+    inputs = [DATA / "train", DATA / "val"]
+    if params.model.vision.pretrained is not None:
+        inputs.append(Path(params.model.vision.pretrained))
+    with training("align", sections, inputs, params.align.steps, params.runtime) as how:
+        align(params, how)
+
+
+def align(params: Params, how: Execution) -> None:
     scenes, questions = read_scenes(DATA / "train"), read_questions(DATA / "train")
     # The one vocabulary of all later stages: every text of the training split.
     captions = [caption for captions in scenes.captions for caption in captions]
@@ -39,27 +48,32 @@ def main(params: Params) -> None:
 
     torch.manual_seed(params.seed)
     channels, size = scenes.images.shape[1:3]
-    model = DualEncoder(vlm_config(params.model, size, channels, tokenizer.vocab_size)).to(device)
+    model = DualEncoder(vlm_config(params.model, size, channels, tokenizer.vocab_size))
     if params.model.vision.pretrained is not None:
         load_vit(model.vision, params.model.vision.pretrained)
     freeze(model.vision)
     freeze(model.text)
-    train(
+    model.to(how.device)
+    # Where the run comes round to a picture again, its features are worth keeping.
+    if params.align.steps * params.align.batch_size > len(data):
+        data.features = frozen_features(model.vision, data.images, how)
+    validation.features = frozen_features(model.vision, validation.images, how)
+    weights = train(
         model,
         alignment(model),
         data,
         validation,
         params.align,
+        how,
         source=DATA,
         seed=params.seed,
-        device=device,
         metrics_path=METRICS,
         curve_path=CURVE,
-        report=progress("align", params.align.steps, params.runtime),
     )
-    save_model(MODEL, model)
-    tokenizer.save(MODEL)
+    if how.world.is_first:
+        save_model(MODEL, model, weights)
+        tokenizer.save(MODEL)
 
 
 if __name__ == "__main__":
-    run("align", main)
+    run_training("align", main)

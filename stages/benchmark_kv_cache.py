@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from stages.runner import run, say, select_device
+from stages.running.stage import run, say, select_device
 from vlm.config import BenchmarkConfig, Params
 from vlm.data.loading import to_floats
 from vlm.data.tables import read_questions, read_scenes

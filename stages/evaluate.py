@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from stages.runner import run, select_device
+from stages.running.stage import run, select_device
 from vlm.config import DataConfig, EvaluateConfig, Params
 from vlm.data.drawn import draw
 from vlm.data.loading import CaptionData

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from stages.runner import run
+from stages.running.stage import run
 from vlm.config.schema import Params, WorldConfig
 from vlm.data.drawn import DrawnSplit, picture_hash, tell
 from vlm.data.tables import write_questions, write_scenes

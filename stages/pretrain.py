@@ -10,12 +10,13 @@ from pathlib import Path
 
 import torch
 
-from stages.runner import progress, run, select_device
-from vlm.config import Params
+from stages.running.training import run_training, training
+from vlm.config import Params, PretrainConfig
 from vlm.data.loading import CaptionData
 from vlm.data.tables import read_scenes
 from vlm.data.tokenizer import TextTokenizer
 from vlm.model.folder import load_config, load_parts, save_model
+from vlm.training.execution import Execution
 from vlm.training.objectives import pretraining
 from vlm.training.train import train
 from vlm.training.vision_language import VisionLanguageModel
@@ -26,7 +27,13 @@ METRICS, CURVE = Path("metrics/pretrain.json"), Path("plots/pretrain.tsv")
 
 
 def main(params: Params) -> None:
-    section, device = params.pretrain, select_device(params.runtime)
+    sections = {"seed": params.seed, "pretrain": params.pretrain}
+    inputs = [DATA / "train", DATA / "val", ALIGNED]
+    with training("pretrain", sections, inputs, params.pretrain.steps, params.runtime) as how:
+        pretrain(params.seed, params.pretrain, how)
+
+
+def pretrain(seed: int, section: PretrainConfig, how: Execution) -> None:
     tokenizer = TextTokenizer.load(ALIGNED)
     config = replace(
         load_config(ALIGNED),
@@ -36,26 +43,26 @@ def main(params: Params) -> None:
     data = CaptionData(read_scenes(DATA / "train"), tokenizer, config.max_text_len)
     validation = CaptionData(read_scenes(DATA / "val"), tokenizer, config.max_text_len)
 
-    torch.manual_seed(params.seed)
+    torch.manual_seed(seed)
     model = VisionLanguageModel(config)
     # A fresh encoder would make the aligned projector meaningless.
     load_parts(model, ALIGNED, ["vision", "projector", "text"])
-    train(
-        model.to(device),
-        pretraining(model, section.mask_equivalent),
+    weights = train(
+        model.to(how.device),
+        pretraining(model, section.mask_equivalent, how.world),
         data,
         validation,
         section,
+        how,
         source=DATA,
-        seed=params.seed,
-        device=device,
+        seed=seed,
         metrics_path=METRICS,
         curve_path=CURVE,
-        report=progress("pretrain", section.steps, params.runtime),
     )
-    save_model(MODEL, model)
-    tokenizer.save(MODEL)
+    if how.world.is_first:
+        save_model(MODEL, model, weights)
+        tokenizer.save(MODEL)
 
 
 if __name__ == "__main__":
-    run("pretrain", main)
+    run_training("pretrain", main)

@@ -6,7 +6,7 @@ writes `reports/index.html`. Seconds and memory come from `.runtime/` where it i
 
 from pathlib import Path
 
-from stages.runner import run
+from stages.running.stage import run
 from vlm.config import Params
 from vlm.files import write_text
 from vlm.reporting.inputs import read_inputs

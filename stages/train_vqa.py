@@ -10,7 +10,7 @@ from pathlib import Path
 
 import torch
 
-from stages.runner import progress, run, select_device
+from stages.running.training import run_training, training
 from vlm.config import ClassifierConfig, GeneratorConfig, Params
 from vlm.data.loading import QuestionBatch, QuestionData
 from vlm.data.tables import read_questions, read_scenes
@@ -20,6 +20,7 @@ from vlm.model.folder import load_config, load_parts, save_model
 from vlm.model.projector import freeze
 from vlm.model.vlm import VLMConfig
 from vlm.model.vqa import AnswerClassifier, PhraseGenerator
+from vlm.training.execution import Execution
 from vlm.training.fit import Objective
 from vlm.training.objectives import classification, generation
 from vlm.training.train import train
@@ -29,9 +30,18 @@ HEADS = ("classifier", "generator")
 
 
 def main(params: Params, head: str) -> None:
-    device = select_device(params.runtime)
-    tokenizer, config = TextTokenizer.load(PRETRAINED), load_config(PRETRAINED)
     section = params.train_vqa.classifier if head == "classifier" else params.train_vqa.generator
+    sections = {"seed": params.seed, f"train_vqa.{head}": section}
+    inputs = [DATA / "train", DATA / "val", PRETRAINED]
+    name = f"train_vqa_{head}"
+    with training(name, sections, inputs, section.steps, params.runtime) as how:
+        train_vqa(head, params.seed, section, how)
+
+
+def train_vqa(
+    head: str, seed: int, section: ClassifierConfig | GeneratorConfig, how: Execution
+) -> None:
+    tokenizer, config = TextTokenizer.load(PRETRAINED), load_config(PRETRAINED)
     padding = section.pad_phrases if isinstance(section, GeneratorConfig) else 0
     questions = read_questions(DATA / "train")
     answers = sorted(set(questions.answer))  # the closed vocabulary comes from train alone
@@ -43,28 +53,28 @@ def main(params: Params, head: str) -> None:
         ]
     )
 
-    torch.manual_seed(params.seed)
+    torch.manual_seed(seed)
     model, objective, pretrained = make_head(section, config, answers)
     if section.start == "pretrain":
         load_parts(model, PRETRAINED, pretrained)
     if section.freeze_text:
         freeze(model.text)
-    folder = Path("models/train_vqa") / head
-    train(
-        model.to(device),
+    weights = train(
+        model.to(how.device),
         objective,
         data,
         validation,
         section,
+        how,
         source=DATA,
-        seed=params.seed,
-        device=device,
+        seed=seed,
         metrics_path=Path(f"metrics/train_vqa_{head}.json"),
         curve_path=Path(f"plots/train_vqa_{head}.tsv"),
-        report=progress(f"train_vqa {head}", section.steps, params.runtime),
     )
-    save_model(folder, model)
-    tokenizer.save(folder)
+    if how.world.is_first:
+        folder = Path("models/train_vqa") / head
+        save_model(folder, model, weights)
+        tokenizer.save(folder)
 
 
 def make_head(
@@ -95,7 +105,7 @@ def chosen_head(arguments: list[str]) -> str:
 
 
 if __name__ == "__main__":
-    run(
+    run_training(
         f"train_vqa_{'_'.join(sys.argv[1:])}",
         lambda params: main(params, chosen_head(sys.argv[1:])),
     )

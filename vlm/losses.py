@@ -4,6 +4,8 @@ Shapes: B batch, T tokens, V vocabulary, D width.
 """
 
 import math
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 
 import torch
 import torch.nn.functional as F
@@ -30,6 +32,9 @@ def info_nce_loss(
     text_emb: Tensor,
     log_tau: Tensor | float = INIT_LOG_TAU,
     equivalent: Tensor | None = None,
+    *,
+    gather: Callable[[Tensor], Tensor] | None = None,
+    begin: int = 0,
 ) -> tuple[Tensor, Tensor]:
     """Symmetric InfoNCE (Radford et al. 2021): each picture picks its text, each text its picture.
 
@@ -38,7 +43,11 @@ def info_nce_loss(
         text_emb: (B, D), row i belonging to picture i.
         log_tau: log of the scale on the cosines; the scale is held to [1e-3, 100].
         equivalent: (B, B) bool; True leaves text j out of picture i's negatives and picture i
-            out of text j's, since it would be right. The diagonal always stays.
+            out of text j's, since it would be right. The pair itself always stays.
+        gather: where processes share a batch of G pairs and this one has B of them, (B, D) to
+            everyone's (G, D), with gradients. Each pair then picks among all; `equivalent` and the
+            similarity are (B, G), and the mean over processes is the loss of the whole batch.
+        begin: how many of the G come before this process's own.
 
     Returns:
         The mean of both directions' cross-entropies, and the scaled similarity (B, B). B equal
@@ -48,19 +57,33 @@ def info_nce_loss(
         UserError: embeddings of different shapes, or `equivalent` of another than (B, B).
     """
     _check_pairs(image_emb, text_emb)
-    size = len(image_emb)
-    if equivalent is not None and equivalent.shape != (size, size):
-        raise UserError(f"equivalent {tuple(equivalent.shape)} does not match ({size}, {size})")
-    log_tau = torch.as_tensor(log_tau, dtype=image_emb.dtype, device=image_emb.device)
-    scale = log_tau.clamp(*LOG_SCALE_RANGE).exp()
-    similarity = scale * F.normalize(image_emb, dim=-1) @ F.normalize(text_emb, dim=-1).T
-    logits = similarity
-    if equivalent is not None:
-        diagonal = torch.eye(len(logits), dtype=torch.bool, device=logits.device)
-        logits = logits.masked_fill(equivalent & ~diagonal, -torch.inf)
-    target = torch.arange(len(logits), device=logits.device)
-    loss = (F.cross_entropy(logits, target) + F.cross_entropy(logits.T, target)) / 2
-    return loss, similarity
+    with _full_precision(image_emb):  # cosines need all their digits
+        dtype = torch.promote_types(image_emb.dtype, torch.float32)
+        images, texts = (F.normalize(x.to(dtype), dim=-1) for x in (image_emb, text_emb))
+        log_tau = torch.as_tensor(log_tau, dtype=dtype, device=image_emb.device)
+        scale = log_tau.clamp(*LOG_SCALE_RANGE).exp()
+        if gather is None:
+            similarity = scale * images @ texts.T
+            directions = [similarity, similarity.T]
+        else:
+            similarity = scale * images @ gather(texts).T
+            directions = [similarity, scale * texts @ gather(images).T]
+        own = torch.arange(len(images), device=images.device) + begin
+        if equivalent is not None:
+            if equivalent.shape != similarity.shape:
+                got, expected = tuple(equivalent.shape), tuple(similarity.shape)
+                raise UserError(f"equivalent {got} does not match {expected}")
+            others = equivalent.scatter(1, own[:, None], False)
+            directions = [logits.masked_fill(others, -torch.inf) for logits in directions]
+        loss = sum(F.cross_entropy(logits, own) for logits in directions) / 2
+    return torch.as_tensor(loss), similarity
+
+
+def _full_precision(x: Tensor) -> AbstractContextManager[object]:
+    """No autocast where `x` lies; the meta device knows none."""
+    if x.is_meta:
+        return nullcontext()
+    return torch.autocast(x.device.type, enabled=False)
 
 
 def _check_pairs(image_emb: Tensor, text_emb: Tensor) -> None:
@@ -85,7 +108,8 @@ def lm_loss(logits: Tensor, targets: Tensor, padding_id: int = 0) -> Tensor:
     """
     if logits.shape[:-1] != targets.shape:
         raise UserError(f"logits {tuple(logits.shape)} do not match targets {tuple(targets.shape)}")
+    dtype = torch.promote_types(logits.dtype, torch.float32)
     total = F.cross_entropy(
-        logits.flatten(0, -2), targets.flatten(), ignore_index=padding_id, reduction="sum"
+        logits.flatten(0, -2).to(dtype), targets.flatten(), ignore_index=padding_id, reduction="sum"
     )
     return total / (targets != padding_id).sum().clamp(min=1)

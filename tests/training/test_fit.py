@@ -9,11 +9,10 @@ import torch
 from torch import nn
 
 from vlm.config import OptimizerConfig
+from vlm.training.execution import Execution
 from vlm.training.fit import NonFiniteLossError, Objective, evaluate_loss, fit
 from vlm.training.schedule import learning_rate, make_optimizer
 from vlm.training.train import train
-
-CPU = torch.device("cpu")
 
 
 def config(**changes) -> OptimizerConfig:
@@ -66,12 +65,12 @@ def test_rates_by_the_formula():
 def test_it_learns_and_keeps_the_best():
     model = nn.Linear(2, 1)
     result = fit(
-        model, regression(model), lambda step: [points(8, step)], [points(32, -1)], config(), CPU
+        model, regression(model), lambda step: [points(8, step)], [points(32, -1)], config()
     )
     assert [row["step"] for row in result.curve] == [5, 10, 15, 20]
     best = min(result.curve, key=lambda row: row["val_loss"])
     assert result.kept_step == best["step"] and result.kept["loss"] == best["val_loss"]
-    again = evaluate_loss(model, regression(model), [points(32, -1)], CPU, 0)
+    again = evaluate_loss(model, regression(model), [points(32, -1)])
     assert again["loss"] == pytest.approx(result.kept["loss"])
     assert result.kept["loss"] < result.curve[0]["val_loss"]
     assert not model.training
@@ -86,9 +85,9 @@ def test_a_worse_end_is_not_kept():
     )
     nn.init.zeros_(model.weight)
     nn.init.zeros_(model.bias)
-    result = fit(model, objective, lambda step: [points(8, step)], [points(8, 1)], config(), CPU)
+    result = fit(model, objective, lambda step: [points(8, step)], [points(8, 1)], config())
     assert result.kept_step == 5
-    assert evaluate_loss(model, objective, [points(8, 1)], CPU, 0)["loss"] == pytest.approx(
+    assert evaluate_loss(model, objective, [points(8, 1)])["loss"] == pytest.approx(
         result.kept["loss"]
     )
 
@@ -116,7 +115,6 @@ def test_accumulation_weighs_by_supervised_items():
             lambda step, cut=cut, a=a, b=b, both=both: [a, b] if cut else [both],
             [both],
             config(steps=1, warmup_steps=0, eval_every=1, clip_norm=1e9),
-            CPU,
         )
         losses.append(result.curve[0]["train_loss"])
         gradients.append(sum(recorded))
@@ -131,7 +129,7 @@ def test_a_batch_without_target_is_counted_and_teaches_nothing():
     empty = Numbers(torch.zeros(0, 2), {"square": 0})
     objective = Objective(lambda b: {"square": (model(b.images) - 3).square().sum()}, {"square": 1})
     c = config(weight_decay=0.5, steps=3, warmup_steps=0)
-    result = fit(model, objective, lambda step: [empty], [points(4, 0)], c, CPU)
+    result = fit(model, objective, lambda step: [empty], [points(4, 0)], c)
     assert result.batches_without_target == 3
     assert result.curve[0]["train_loss"] == 0
     for p, was in zip(model.parameters(), before, strict=True):
@@ -142,13 +140,14 @@ class Poisoned:
     """Data whose pictures are fine until some step of training."""
 
     def __init__(self, bad: bool) -> None:
-        self.bad = bad
+        self.bad, self.steps = bad, 0
 
     def __len__(self) -> int:
         return 8
 
-    def batch(self, pictures, seed=None):
-        bad = self.bad and seed is not None and seed[1] == 3
+    def batch(self, pictures, draws=None):
+        self.steps += draws is not None
+        bad = self.bad and self.steps == 4
         return Numbers(torch.full((4, 2), math.nan if bad else 1.0), {"square": 4})
 
 
@@ -161,9 +160,9 @@ def test_a_nan_stops_the_run_with_its_step_and_leaves_strict_json(tmp_path):
             Poisoned(True),
             Poisoned(False),
             config(),
+            Execution(),
             source=tmp_path,
             seed=0,
-            device=CPU,
             metrics_path=tmp_path / "m.json",
             curve_path=tmp_path / "c.tsv",
         )
@@ -183,7 +182,7 @@ def test_the_same_seed_gives_the_same_weights():
     def run() -> torch.Tensor:
         torch.manual_seed(5)
         model = nn.Sequential(nn.Linear(2, 8), nn.Dropout(0.5), nn.Linear(8, 1))
-        fit(model, regression(model), lambda s: [points(8, s)], [points(4, 0)], config(), CPU)
+        fit(model, regression(model), lambda s: [points(8, s)], [points(4, 0)], config())
         return torch.cat([p.detach().flatten() for p in model.parameters()])
 
     assert torch.equal(run(), run())
@@ -197,10 +196,10 @@ def test_the_last_weights_are_kept_where_asked_for():
         {"square": 1.0},
     )
     last = config(keep="last", learning_rate=0.1)
-    result = fit(model, objective, lambda step: [points(8, step)], [points(8, 1)], last, CPU)
+    result = fit(model, objective, lambda step: [points(8, step)], [points(8, 1)], last)
     assert result.kept_step == 20
     assert result.kept["loss"] == result.curve[-1]["val_loss"]
-    assert evaluate_loss(model, objective, [points(8, 1)], CPU, 0)["loss"] == pytest.approx(
+    assert evaluate_loss(model, objective, [points(8, 1)])["loss"] == pytest.approx(
         result.kept["loss"]
     )
 
@@ -217,7 +216,7 @@ def test_no_clipping_is_no_clipping(clip_norm, monkeypatch):
     nn.init.zeros_(model.bias)
     c = config(steps=1, warmup_steps=0, eval_every=1, clip_norm=clip_norm, learning_rate=1.0)
     still = Numbers(torch.zeros(4, 2), {"square": 4})
-    fit(model, regression(model), lambda step: [still], [still], c, CPU)
+    fit(model, regression(model), lambda step: [still], [still], c)
     # The loss is (bias - 3)^2, its gradient -6.
     assert model.bias.item() == pytest.approx(6.0 if clip_norm == 0 else 0.1, rel=1e-4)
 
@@ -231,7 +230,7 @@ def test_a_score_is_shown_by_validation_and_decides_nothing():
 
     objective = Objective(terms, {"square": 1.0}, ["high"])
     data = Numbers(points(8, 0).images, {"square": 8, "high": 8})
-    result = fit(model, objective, lambda step: [data], [data], config(steps=5), CPU)
+    result = fit(model, objective, lambda step: [data], [data], config(steps=5))
     row = result.curve[0]
     assert row["val_high"] == 0.25 and "train_high" not in row
     assert row["val_loss"] == row["val_square"]
@@ -243,7 +242,7 @@ def test_adam_at_a_constant_rate_is_torchs():
     theirs.load_state_dict(ours.state_dict())
     constant = {"final_rate": 1.0, "warmup_steps": 0, "beta2": 0.999, "clip_norm": 0.0}
     c = config(**constant, steps=30, learning_rate=0.02, keep="last")
-    fit(ours, regression(ours), lambda step: [points(8, step)], [points(8, -1)], c, CPU)
+    fit(ours, regression(ours), lambda step: [points(8, step)], [points(8, -1)], c)
     optimizer = torch.optim.Adam(theirs.parameters(), 0.02)
     for step in range(30):
         optimizer.zero_grad()

@@ -19,7 +19,8 @@ from project import ROOT
 from raise_data import CONFIG, TOKENIZER, TRAIN, write_split
 from raise_parameters import tiny
 
-from stages import benchmark_kv_cache, runner, train_vqa
+from stages import benchmark_kv_cache, train_vqa
+from stages.running import stage as runner
 from vlm.app import cli, seeds
 from vlm.app.compare import compare
 from vlm.app.sides import read_side

@@ -8,12 +8,12 @@ from statistics import median
 import torch
 from torch import Tensor, nn
 
-from stages.runner import select_device
+from stages.running.stage import select_device, select_precision
 from vlm.config import Params
 from vlm.data.loading import CaptionBatch, to_device
 from vlm.marks import EOS_ID
 from vlm.model.vlm import VLMConfig
-from vlm.training.fit import autocast
+from vlm.training.execution import Execution
 from vlm.training.objectives import pretraining
 from vlm.training.schedule import make_optimizer
 from vlm.training.vision_language import VisionLanguageModel
@@ -29,6 +29,7 @@ def time_step(params: Params, config: VLMConfig, batch_size: int) -> list[str]:
     median and the range.
     """
     section, device = params.pretrain, select_device(params.runtime)
+    how = Execution(device, precision=select_precision(params.runtime, device))
     torch.set_num_threads(params.runtime.threads)
     torch.manual_seed(params.seed)
     before = _peak_mib(device)
@@ -38,7 +39,7 @@ def time_step(params: Params, config: VLMConfig, batch_size: int) -> list[str]:
     optimizer = make_optimizer(model, section)
 
     def loss(batch: CaptionBatch) -> Tensor:
-        with autocast(device):
+        with how.autocast():
             terms = objective.losses(batch)
         return torch.stack([weight * terms[n] for n, weight in objective.weights.items()]).sum()
 
@@ -62,7 +63,7 @@ def time_step(params: Params, config: VLMConfig, batch_size: int) -> list[str]:
     step_seconds = _timed(lambda: step(batches), device)
     parts_of_step = "forward, backward, clipping" if section.clip_norm else "forward, backward"
     cuts = f" in {len(parts)} micro-batches" if len(parts) > 1 else ""
-    numbers = "bfloat16 over float32 weights" if device.type == "cuda" else "float32"
+    numbers = "bfloat16 over float32 weights" if how.precision == torch.bfloat16 else "float32"
     return [
         f"One training step of pretrain, batch {batch_size}{cuts}: random pictures, texts of"
         f" {config.max_text_len} tokens, {numbers} on {device.type},"
@@ -79,7 +80,8 @@ def random_batch(config: VLMConfig, pictures: int) -> CaptionBatch:
     return CaptionBatch(
         images=torch.randint(256, (pictures, config.in_channels, size, size), dtype=torch.uint8),
         text_ids=torch.randint(EOS_ID + 1, config.vocab_size, (pictures, longest)),
-        equivalent=torch.eye(pictures, dtype=torch.bool),
+        keys=torch.arange(pictures),
+        features=None,
         counts={"contrast": pictures, "lm": pictures * (longest - 1)},
     )
 

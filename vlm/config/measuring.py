@@ -4,7 +4,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from vlm.config.section import NaturalInt, PositiveFloat, PositiveInt, Section
+from vlm.config.section import NaturalFloat, NaturalInt, PositiveFloat, PositiveInt, Section
 
 
 class BenchmarkConfig(Section):
@@ -38,5 +38,10 @@ class RuntimeConfig(Section):
     """How the work is run: may change rounding, never meaning. In no stage's DVC params."""
 
     device: Literal["auto", "cpu", "cuda"]
-    threads: PositiveInt
+    threads: PositiveInt  # of each process
+    processes: PositiveInt  # that train together on this machine
+    parallel: Literal["replicate", "shard"]  # each holds the whole model, or a share of it
+    precision: Literal["auto", "fp32", "bf16"]  # of products in training; auto: bf16 on GPUs
+    compile: bool  # torch.compile the training step; needs a C++ compiler
+    checkpoint_seconds: NaturalFloat  # between two checkpoints of a training; 0: after each step
     progress: Literal["auto", "on", "off"]

@@ -34,7 +34,8 @@ def to_floats(images: Tensor) -> Tensor:
 
 def to_device(batch: Batch, device: torch.device) -> Batch:
     """The batch with every tensor on `device`."""
-    tensors = {f.name: getattr(batch, f.name) for f in fields(batch) if f.name != "counts"}
+    values = {f.name: getattr(batch, f.name) for f in fields(batch)}
+    tensors = {name: value for name, value in values.items() if isinstance(value, Tensor)}
     moved = {name: tensor.to(device, non_blocking=True) for name, tensor in tensors.items()}
     return replace(batch, **moved)
 
@@ -89,23 +90,30 @@ class CaptionBatch:
     Attributes:
         images: (P, C, H, W) uint8.
         text_ids: (P, T).
-        equivalent: (P, P) bool, True where two pictures' captions state the same facts.
+        keys: (P,) the same number where two pictures' captions state the same facts.
+        features: (P, D) of a frozen encoder, where they were computed before.
         counts: supervised items by loss term.
     """
 
     images: Tensor
     text_ids: Tensor
-    equivalent: Tensor
+    keys: Tensor
+    features: Tensor | None
     counts: dict[str, int]
 
 
 class CaptionData:
-    """Pictures and their captions."""
+    """Pictures and their captions.
+
+    Attributes:
+        images: (N, C, H, W) uint8.
+        features: (N, D), what a frozen encoder makes of them; None until someone sets it.
+    """
 
     def __init__(self, scenes: SceneTable, tokenizer: TextTokenizer, max_length: int) -> None:
         self.images = torch.from_numpy(scenes.images)
         per_scene = [len(captions) for captions in scenes.captions]
-        self._begin = np.concatenate([[0], np.cumsum(per_scene)])
+        self._begin = torch.from_numpy(np.concatenate([[0], np.cumsum(per_scene)]))
         if min(per_scene, default=0) < 1:
             bare = scenes.scene_id[int(np.argmin(per_scene))]
             raise UserError(f"{scenes.source}: scene {bare}: no caption; expected 1 or more")
@@ -114,29 +122,31 @@ class CaptionData:
             self.texts = TextTable(texts, tokenizer, max_length)
         keys = [keys[0] for keys in scenes.caption_keys]
         self.keys = torch.from_numpy(np.unique(keys, return_inverse=True)[1].reshape(-1))
+        self.features: Tensor | None = None
 
     def __len__(self) -> int:
         return len(self.images)
 
     def first_captions(self, num: int) -> Tensor:
         """(num,) rows in `texts` of the first caption of each of the first `num` pictures."""
-        return self.texts.rows[torch.from_numpy(self._begin[:num])]
+        return self.texts.rows[self._begin[:num]]
 
-    def batch(self, pictures: Tensor, seed: tuple[int, ...] | None = None) -> CaptionBatch:
-        """These pictures with their first caption each, or one drawn by `seed`."""
-        begin, end = self._begin[pictures.numpy()], self._begin[pictures.numpy() + 1]
-        chosen = begin
-        if seed is not None:
-            chosen = begin + np.random.default_rng(seed).integers(end - begin)
-        items = self.texts.rows[torch.from_numpy(chosen)]
-        keys = self.keys[pictures]
-        tokens = int(self.texts.lengths[items].sum()) - len(
-            items
-        )  # the begin mark is not predicted
+    def batch(self, pictures: Tensor, draws: Tensor | None = None) -> CaptionBatch:
+        """These pictures with their first caption each, or the one that `draws` picks.
+
+        Args:
+            pictures: (P,) indices.
+            draws: (P,) floats in [0, 1): the share of a picture's captions that lie before its one.
+        """
+        begin, end = self._begin[pictures], self._begin[pictures + 1]
+        chosen = begin if draws is None else begin + (draws * (end - begin)).long()
+        items = self.texts.rows[chosen]
+        tokens = int(self.texts.lengths[items].sum()) - len(items)  # no one predicts the begin mark
         return CaptionBatch(
             images=self.images[pictures],
             text_ids=self.texts.take(items),
-            equivalent=keys[:, None] == keys[None],
+            keys=self.keys[pictures],
+            features=None if self.features is None else self.features[pictures],
             counts={"cosine": len(items), "contrast": len(items), "lm": tokens},
         )
 
@@ -205,7 +215,7 @@ class QuestionData:
         for part in chunks(len(pictures), size):
             yield pictures[part]
 
-    def batch(self, pictures: Tensor, seed: tuple[int, ...] | None = None) -> QuestionBatch:
+    def batch(self, pictures: Tensor, draws: Tensor | None = None) -> QuestionBatch:
         """These pictures with all their questions, picture by picture; nothing is drawn."""
         begin, end = self._begin[pictures], self._begin[pictures + 1]
         image_rows = torch.repeat_interleave(torch.arange(len(pictures)), end - begin)

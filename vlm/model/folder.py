@@ -25,15 +25,23 @@ METADATA: Final = {"format": "pt"}
 SETTINGS: Final = TypeAdapter(VLMConfig)
 
 
-def save_model(folder: str | Path, model: DualEncoder) -> None:
+def save_model(
+    folder: str | Path, model: DualEncoder, weights: Mapping[str, Tensor] | None = None
+) -> None:
     """Write a model's weights and configuration.
+
+    Args:
+        folder: where to.
+        model: what its class and settings say of it; its weights too, unless `weights` are given.
+        weights: whole tensors, where those of `model` lie in shards.
 
     Raises:
         OSError: the disk is full, or the system won't write for another reason.
     """
     folder = Path(folder)
     description = {"format": FORMAT, "model": asdict(model.config), **_describe(model)}
-    tensors = {name: tensor.contiguous().cpu() for name, tensor in model.state_dict().items()}
+    weights = model.state_dict() if weights is None else weights
+    tensors = {name: tensor.contiguous().cpu() for name, tensor in weights.items()}
     with atomic_path(folder / WEIGHTS) as partial:
         _save_tensors(tensors, partial)
     write_json(folder / CONFIG, description, decimals=None)

@@ -1,20 +1,30 @@
 """The one training loop."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Generic, TypeVar
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from vlm.config import OptimizerConfig
 from vlm.data.loading import CaptionBatch, QuestionBatch, to_device
 from vlm.errors import StoppedError
-from vlm.training.schedule import learning_rate, make_optimizer, set_rate
+from vlm.training.execution import Execution, Row
+from vlm.training.means import Means
+from vlm.training.parallel import Parallel, fill, whole
+from vlm.training.schedule import (
+    learning_rate,
+    make_optimizer,
+    optimizer_tensors,
+    restore_optimizer,
+    set_rate,
+)
 
 Batch = TypeVar("Batch", CaptionBatch, QuestionBatch)
-Row = dict[str, float]
+CHECK_EVERY = 20  # steps between looks at whether all losses were finite: a look waits for a GPU
 
 
 class NonFiniteLossError(StoppedError):
@@ -27,6 +37,14 @@ class NonFiniteLossError(StoppedError):
         )
         self.step = step
         self.term = term
+
+
+class InterruptedTrainingError(StoppedError):
+    """Training was asked to stop and did so, between two steps."""
+
+    def __init__(self, step: int, steps: int, saved: bool) -> None:
+        kept = "saved; run it again to go on from there" if saved else "nothing was kept"
+        super().__init__(f"interrupted after step {step} of {steps}: {kept}")
 
 
 @dataclass(frozen=True)
@@ -44,9 +62,10 @@ class Objective(Generic[Batch]):
     weights: Mapping[str, float]
     scores: Sequence[str] = ()
 
-    def total(self, terms: Mapping[str, float]) -> float:
-        """The weighted sum of the terms."""
-        return sum(weight * terms[name] for name, weight in self.weights.items())
+    def with_total(self, terms: Mapping[str, float]) -> Row:
+        """The terms, and their weighted sum as `loss`."""
+        total = sum(weight * terms[name] for name, weight in self.weights.items())
+        return {"loss": total, **terms}
 
 
 @dataclass
@@ -72,87 +91,195 @@ def fit(
     batches: Callable[[int], Sequence[Batch]],
     validation: Sequence[Batch],
     config: OptimizerConfig,
-    device: torch.device,
-    report: Callable[[int, Row | None], None] = lambda step, row: None,
+    how: Execution | None = None,
+    seed: int = 0,
 ) -> FitResult:
     """Train `model` in place and leave it with the weights that `config.keep` names.
 
     Args:
         model: in eval mode only where it is frozen; what requires no gradient doesn't learn.
         objective: the losses.
-        batches: step to the micro-batches of that step. They are weighed by their supervised
-            items, so that a step is the same however it is cut; only contrast sees fewer
-            negatives in a smaller cut.
-        validation: batches whose loss decides which weights are kept.
+        batches: step to the micro-batches of that step, this process's share of each. They are
+            weighed by their supervised items, so that a step is the same however it is cut; only
+            contrast sees fewer negatives in a smaller cut.
+        validation: batches whose loss decides which weights are kept; all of them, everywhere.
         config: steps, rate and the like.
-        device: where the batches go.
-        report: told each step, with its row of the curve where there was a validation.
+        how: the device, the processes, and where the run is saved.
+        seed: of chance in the forward pass, which is a function of (seed, step, process).
 
     Raises:
         NonFiniteLossError: a loss of training or validation isn't finite.
+        InterruptedTrainingError: `how.should_stop` said so; the run is saved.
     """
-    optimizer = make_optimizer(model, config)
-    result = FitResult()
-    weights: dict[str, Tensor] = {}
-    window = _Means(objective.weights)
-    model.train()
-    for step in range(config.steps):
-        rate = learning_rate(step, config)
-        set_rate(optimizer, rate)
-        micro_batches = [to_device(batch, device) for batch in batches(step)]
-        result.batches_without_target += _update(
-            model, objective, micro_batches, optimizer, config, window, step + 1
-        )
-        done = step + 1
-        if done % config.eval_every and done != config.steps:
-            report(done, None)
-            continue
-        losses = evaluate_loss(model, objective, validation, device, done)
-        row = {
-            "step": float(done),
-            **_prefixed("train", window.with_total(objective)),
-            **_prefixed("val", losses),
-            "rate": rate,
-        }
-        result.curve.append(row)
-        window = _Means(objective.weights)
-        if config.keep == "last" or losses["loss"] < result.kept.get("loss", math.inf):
-            result.kept_step, result.kept = done, losses
-            weights = {name: value.clone() for name, value in model.state_dict().items()}
-        report(done, row)
-    model.load_state_dict(weights)
+    run = _Run(model, objective, validation, config, how or Execution(), seed)
+    run.resume()
+    while run.done < config.steps:
+        run.update(batches(run.done))
+        run.how.report(run.done, run.validate() if run.is_validation_due() else None)
+    run.save()
+    fill(model.state_dict(), run.best)
     model.eval()
-    return result
+    return run.result
 
 
-def _update(
-    model: nn.Module,
-    objective: Objective[Batch],
-    micro_batches: Sequence[Batch],
-    optimizer: torch.optim.Optimizer,
-    config: OptimizerConfig,
-    window: "_Means",
-    step: int,
-) -> int:
-    """One update from one step's micro-batches; returns how many had nothing to learn from."""
-    totals = {name: sum(b.counts[name] for b in micro_batches) for name in objective.weights}
-    for batch in micro_batches:
-        with autocast(batch.images.device):
-            terms = objective.losses(batch)
-        loss = torch.zeros((), device=batch.images.device)
-        for name, weight in objective.weights.items():
-            _check_finite(terms[name], step, name)
-            share = batch.counts[name] / max(totals[name], 1)
-            loss = loss + weight * share * terms[name]
-            window.add(name, float(terms[name].detach()), batch.counts[name])
-        loss.backward()
-    if any(totals.values()):
-        if config.clip_norm:
-            learns = [p for p in model.parameters() if p.requires_grad]
-            nn.utils.clip_grad_norm_(learns, config.clip_norm)
-        optimizer.step()
-    optimizer.zero_grad(set_to_none=True)
-    return sum(not any(b.counts[name] for name in objective.weights) for b in micro_batches)
+class _Losses(nn.Module):
+    """The losses as a module's forward pass, which is what the engine of many processes wraps."""
+
+    def __init__(self, model: nn.Module, objective: Objective[Any]) -> None:
+        super().__init__()
+        self.model = model
+        self._losses = objective.losses
+
+    def forward(self, batch: Any) -> Mapping[str, Tensor]:
+        return self._losses(batch)
+
+
+class _Run(Generic[Batch]):
+    """A training under way: `done` steps, and all that the next one depends on."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        objective: Objective[Batch],
+        validation: Sequence[Batch],
+        config: OptimizerConfig,
+        how: Execution,
+        seed: int,
+    ) -> None:
+        self.model, self.validation = model, validation
+        self.config, self.how, self.seed = config, how, seed
+        losses = _Losses(model, objective)
+        if how.compiled:
+            losses.compile()
+        self.parallel = Parallel(losses, how.world, how.strategy)
+        self.objective = replace(objective, losses=self.parallel.run)
+        self.optimizer = make_optimizer(model, config)  # now that the weights are where they stay
+        self.learns = [p for p in model.parameters() if p.requires_grad]
+        self.done = 0
+        self.result = FitResult()
+        self.best: dict[str, Tensor] = {}
+        self.window = Means(objective.weights, how.device)
+        model.train()
+
+    def update(self, micro_batches: Sequence[Batch]) -> None:
+        """One step of the optimizer."""
+        counts = self._meet(micro_batches)
+        rank, size = self.how.world.rank, self.how.world.size
+        chance = np.random.SeedSequence((self.seed, self.done, rank)).generate_state(1)
+        torch.manual_seed(int(chance[0]))
+        set_rate(self.optimizer, learning_rate(self.done, self.config))
+        for index, batch in enumerate(micro_batches):
+            with self.parallel.accumulating(last=index == len(micro_batches) - 1):
+                with self.how.autocast():
+                    terms = self.objective.losses(to_device(batch, self.how.device))
+                loss = torch.zeros((), device=self.how.device)
+                for name, weight in self.objective.weights.items():
+                    # The engine averages gradients over processes, where the sum is wanted.
+                    share = size * batch.counts[name] / max(counts[name], 1)
+                    loss = loss + weight * share * terms[name]
+                loss.backward()
+            self.window.add(terms, batch.counts, self.done + 1)
+        if any(counts.values()):
+            self.parallel.clip(self.learns, self.config.clip_norm)
+            self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        self.done += 1
+        if self.done % CHECK_EVERY == 0:
+            self._check_finite(self.window)
+
+    def _meet(self, micro_batches: Sequence[Batch]) -> dict[str, int]:
+        """Agree with the other processes whether to save or to stop, and on the step's items."""
+        how, names = self.how, list(self.objective.weights)
+        due = how.world.is_first and how.checkpoints is not None and how.checkpoints.is_due()
+        items = [[batch.counts[name] for name in names] for batch in micro_batches]
+        mine = [how.should_stop(), due, *map(sum, items), *map(sum, zip(*items, strict=True))]
+        stop, due, *sums = how.world.sums(mine, how.device)
+        if stop or due:
+            self.save()
+        if stop:
+            raise InterruptedTrainingError(
+                self.done, self.config.steps, how.checkpoints is not None
+            )
+        self.result.batches_without_target += sums[: len(items)].count(0)
+        return {name: int(sums[len(items) + i]) for i, name in enumerate(names)}
+
+    def is_validation_due(self) -> bool:
+        """Whether the curve has a row at this step."""
+        return self.done % self.config.eval_every == 0 or self.done == self.config.steps
+
+    def validate(self) -> Row:
+        """Close the curve's next row, and keep the weights if they are to be kept."""
+        self._check_finite(self.window)
+        train = self.objective.with_total(self.window.means(self.how.world))
+        losses = evaluate_loss(self.model, self.objective, self.validation, self.how, self.done)
+        row = {
+            "step": float(self.done),
+            **{f"train_{name}": value for name, value in train.items()},
+            **{f"val_{name}": value for name, value in losses.items()},
+            "rate": learning_rate(self.done - 1, self.config),
+        }
+        self.result.curve.append(row)
+        self.window = Means(self.objective.weights, self.how.device)
+        if self.config.keep == "last" or losses["loss"] < self.result.kept.get("loss", math.inf):
+            self.result.kept_step, self.result.kept = self.done, losses
+            self.best = {name: value.clone() for name, value in self.model.state_dict().items()}
+        return row
+
+    def _check_finite(self, means: Means) -> None:
+        bad = means.first_bad(self.how.world)
+        if bad is not None:
+            raise NonFiniteLossError(*bad)
+
+    def save(self) -> None:
+        """Write the checkpoint."""
+        if self.how.checkpoints is None:
+            return
+        self._check_finite(self.window)
+        groups = {
+            "model": self.model.state_dict(),
+            "best": self.best,
+            "optimizer": optimizer_tensors(self.model, self.optimizer),
+        }
+        tensors = {
+            f"{group}.{name}": whole(tensor)
+            for group, named in groups.items()
+            for name, tensor in named.items()
+        }
+        numbers = {
+            "done": self.done,
+            "result": asdict(self.result),
+            "window": self.window.totals(self.how.world),
+        }
+        if self.how.world.is_first:
+            self.how.checkpoints.write(tensors, numbers)
+
+    def resume(self) -> None:
+        """Go on from the checkpoint, if there is one."""
+        checkpoints, world = self.how.checkpoints, self.how.world
+        found = checkpoints.read() if checkpoints is not None and world.is_first else None
+        found = world.from_first(found)
+        if found is None:
+            return
+        tensors, numbers = found
+        self.done, self.result = numbers["done"], FitResult(**numbers["result"])
+        if world.is_first:
+            self.window.start_from(numbers["window"])
+        weights = self.model.state_dict()
+        fill(weights, _group(tensors, "model"))
+        if best := _group(tensors, "best"):
+            self.best = {name: value.clone() for name, value in weights.items()}
+            fill(self.best, best)
+        restore_optimizer(self.model, self.optimizer, _group(tensors, "optimizer"))
+        self.how.resumed(self.done)
+
+
+def _group(tensors: Mapping[str, Tensor], name: str) -> dict[str, Tensor]:
+    """The tensors saved under `name`."""
+    return {
+        key.removeprefix(f"{name}."): tensor
+        for key, tensor in tensors.items()
+        if key.startswith(f"{name}.")
+    }
 
 
 @torch.no_grad()
@@ -160,50 +287,30 @@ def evaluate_loss(
     model: nn.Module,
     objective: Objective[Batch],
     batches: Sequence[Batch],
-    device: torch.device,
-    step: int,
+    how: Execution | None = None,
+    step: int = 0,
 ) -> Row:
-    """Mean loss per supervised item over `batches`, by term and weighted as `loss`; the scores."""
-    was_training = model.training
+    """Mean loss per supervised item over `batches`, by term and weighted as `loss`; the scores.
+
+    The processes share the batches out, each to one of them. All make the same number of passes,
+    since sharded weights are gathered in each; a pass too many counts nothing.
+
+    Raises:
+        NonFiniteLossError: a loss isn't finite; it is said to be of `step`.
+    """
+    how = how or Execution()
+    was_training, world = model.training, how.world
     model.eval()
-    means = _Means([*objective.weights, *objective.scores])
-    for batch in batches:
-        with autocast(device):
-            terms = objective.losses(to_device(batch, device))
-        for name in objective.weights:
-            _check_finite(terms[name], step, name)
-        for name in means.names:
-            means.add(name, float(terms[name]), batch.counts[name])
+    means = Means([*objective.weights, *objective.scores], how.device)
+    for first in range(0, len(batches), world.size):
+        index = first + world.rank
+        batch = to_device(batches[min(index, len(batches) - 1)], how.device)
+        with how.autocast():
+            terms = objective.losses(batch)
+        if index < len(batches):
+            means.add(terms, batch.counts, step)
     model.train(was_training)
-    return means.with_total(objective)
-
-
-def autocast(device: torch.device) -> torch.autocast:
-    """bf16 arithmetic where the device is a GPU; fp32 on a CPU."""
-    return torch.autocast(device.type, dtype=torch.bfloat16, enabled=device.type == "cuda")
-
-
-class _Means:
-    """Running means of each name, weighed by items."""
-
-    def __init__(self, names: Iterable[str]) -> None:
-        self.names = list(names)
-        self._sums = dict.fromkeys(self.names, 0.0)
-        self._counts = dict.fromkeys(self.names, 0)
-
-    def add(self, name: str, mean: float, count: int) -> None:
-        self._sums[name] += mean * count
-        self._counts[name] += count
-
-    def with_total(self, objective: Objective[Batch]) -> Row:
-        means = {name: self._sums[name] / max(self._counts[name], 1) for name in self.names}
-        return {"loss": objective.total(means), **means}
-
-
-def _prefixed(prefix: str, row: Row) -> Row:
-    return {f"{prefix}_{name}": value for name, value in row.items()}
-
-
-def _check_finite(loss: Tensor, step: int, term: str) -> None:
-    if not math.isfinite(float(loss.detach())):
-        raise NonFiniteLossError(step, term)
+    bad = means.first_bad(world)
+    if bad is not None:
+        raise NonFiniteLossError(*bad)
+    return objective.with_total(means.means(world))

@@ -3,34 +3,63 @@
 The heads also have a score, `exact_match`: the share of questions answered exactly right.
 """
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from vlm.data.loading import UNKNOWN_ANSWER, CaptionBatch, QuestionBatch, to_floats
+from vlm.data.loading import UNKNOWN_ANSWER, CaptionBatch, QuestionBatch, chunks, to_floats
 from vlm.losses import cosine_alignment_loss, lm_loss
 from vlm.marks import PAD_ID
+from vlm.model.vit import VisionEncoder
 from vlm.model.vlm import DualEncoder
 from vlm.model.vqa import AnswerClassifier, PhraseGenerator
+from vlm.training.distributed import ALONE, World
+from vlm.training.execution import Execution
 from vlm.training.fit import Objective
 from vlm.training.vision_language import VisionLanguageModel
+
+FROZEN_BATCH = 64  # pictures a pass of a frozen encoder
 
 
 def alignment(model: DualEncoder) -> Objective[CaptionBatch]:
     """The projected picture against the mean of its caption's embeddings."""
 
     def losses(batch: CaptionBatch) -> dict[str, Tensor]:
-        pooled = model.encode_images(to_floats(batch.images)).pooled
+        features = batch.features
+        if features is None:
+            features = model.vision(to_floats(batch.images))[1]
+        pooled = model.projector(features)
         return {"cosine": cosine_alignment_loss(pooled, model.mean_embedding(batch.text_ids))}
 
     return Objective(losses, {"cosine": 1.0})
 
 
-def pretraining(model: VisionLanguageModel, mask_equivalent: bool) -> Objective[CaptionBatch]:
-    """InfoNCE, and next-token loss on the caption."""
+@torch.no_grad()
+def frozen_features(vision: VisionEncoder, images: Tensor, how: Execution) -> Tensor:
+    """What a frozen encoder makes of uint8 pictures (N, C, H, W), once for all steps: (N, D).
+
+    The processes share the work, in parts that are the same however many processes there are.
+    """
+    features = torch.zeros(len(images), vision.config.hidden, device=how.device)
+    for index, part in enumerate(chunks(len(images), FROZEN_BATCH)):
+        if index % how.world.size == how.world.rank:
+            with how.autocast():
+                pooled = vision(to_floats(images[part].to(how.device)))[1]
+            features[part] = pooled.float()
+    return how.world.add(features).cpu()
+
+
+def pretraining(
+    model: VisionLanguageModel, mask_equivalent: bool, world: World = ALONE
+) -> Objective[CaptionBatch]:
+    """InfoNCE, in training over all processes' pairs, and next-token loss on the caption."""
 
     def losses(batch: CaptionBatch) -> dict[str, Tensor]:
-        equivalent = batch.equivalent if mask_equivalent else None
-        contrast, lm, _ = model(to_floats(batch.images), batch.text_ids, equivalent)
+        sharing = world if model.training else ALONE  # a validation batch is of one process
+        equivalent = None
+        if mask_equivalent:
+            equivalent = batch.keys[:, None] == sharing.gather(batch.keys)[None]
+        contrast, lm, _ = model(to_floats(batch.images), batch.text_ids, equivalent, sharing)
         return {"contrast": contrast, "lm": lm}
 
     return Objective(losses, {"contrast": 1.0, "lm": model.config.lm_weight})

@@ -1,12 +1,13 @@
 """AdamW, and its rate: a linear warm-up, then half a cosine (Loshchilov and Hutter 2017)."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from vlm.config import OptimizerConfig
+from vlm.training.parallel import fill
 
 
 def learning_rate(step: int, config: OptimizerConfig) -> float:
@@ -26,11 +27,15 @@ def learning_rate(step: int, config: OptimizerConfig) -> float:
 
 
 def make_optimizer(model: nn.Module, config: OptimizerConfig) -> torch.optim.AdamW:
-    """AdamW over what can learn; matrices decay, vectors (biases, norms, scales) don't."""
+    """AdamW over what can learn; matrices decay, the rest (biases, norms, scales) doesn't.
+
+    Numbers have a group of their own, since they aren't sharded where the rest is.
+    """
     learns = [p for p in model.parameters() if p.requires_grad]
     groups = [
         {"params": [p for p in learns if p.ndim >= 2], "weight_decay": config.weight_decay},
-        {"params": [p for p in learns if p.ndim < 2], "weight_decay": 0.0},
+        {"params": [p for p in learns if p.ndim == 1], "weight_decay": 0.0},
+        {"params": [p for p in learns if p.ndim == 0], "weight_decay": 0.0},
     ]
     return torch.optim.AdamW(
         [group for group in groups if group["params"]],
@@ -45,3 +50,26 @@ def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
     groups: Iterable[dict[str, object]] = optimizer.param_groups
     for group in groups:
         group["lr"] = rate
+
+
+def optimizer_tensors(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """What the optimizer remembers, as `PARAMETER/KEY`."""
+    return {
+        f"{name}/{key}": value
+        for name, parameter in model.named_parameters()
+        for key, value in optimizer.state.get(parameter, {}).items()
+    }
+
+
+def restore_optimizer(
+    model: nn.Module, optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor]
+) -> None:
+    """Give a new optimizer what `optimizer_tensors` told of another."""
+    parameters = dict(model.named_parameters())
+    for path, value in tensors.items():
+        name, key = path.split("/")
+        parameter = parameters[name]
+        place = torch.empty_like(parameter if value.shape == parameter.shape else value)
+        place = place.to(parameter.device)
+        fill({path: place}, tensors)
+        optimizer.state[parameter][key] = place

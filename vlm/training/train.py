@@ -1,9 +1,9 @@
 """What the training stages share around `fit`: order of data, curve and metrics files."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol, TypeVar
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -11,11 +11,15 @@ from vlm.config import OptimizerConfig
 from vlm.data.loading import CaptionBatch, PictureOrder, QuestionBatch, chunks
 from vlm.errors import UserError
 from vlm.files import write_json, write_text
-from vlm.training.fit import FitResult, NonFiniteLossError, Objective, Row, fit
+from vlm.training.distributed import World
+from vlm.training.execution import Execution, Row
+from vlm.training.fit import FitResult, NonFiniteLossError, Objective, fit
+from vlm.training.parallel import whole
 
 Batch = TypeVar("Batch", CaptionBatch, QuestionBatch)
 Batch_co = TypeVar("Batch_co", covariant=True)
 VALIDATION_BATCH = 250  # pictures
+DRAWS = 1  # tells the stream of a step's draws from that of an epoch's order
 
 
 class Pictures(Protocol[Batch_co]):
@@ -23,8 +27,8 @@ class Pictures(Protocol[Batch_co]):
 
     def __len__(self) -> int: ...
 
-    def batch(self, pictures: Tensor, seed: tuple[int, ...] | None = None) -> Batch_co:
-        """These pictures with what belongs to them; `seed` draws where there is a choice."""
+    def batch(self, pictures: Tensor, draws: Tensor | None = None) -> Batch_co:
+        """These pictures with what belongs to them; `draws` in [0, 1) decide where chance does."""
         ...
 
 
@@ -34,23 +38,26 @@ def train(
     data: Pictures[Batch],
     validation: Pictures[Batch],
     config: OptimizerConfig,
+    how: Execution,
     *,
     source: Path,
     seed: int,
-    device: torch.device,
     metrics_path: Path,
     curve_path: Path,
-    report: Callable[[int, Row | None], None] = lambda step, row: None,
-) -> FitResult:
-    """Fit `model` to `data`, and write the curve and the metrics.
+) -> dict[str, Tensor]:
+    """Fit `model` to `data`, write the curve and the metrics, and return the kept weights.
 
-    A non-finite loss leaves a metrics file that says where it stopped, and raises on. `source`
-    is the folder that holds the splits, for error messages.
+    Every step's pictures, and what chance decides about them, are a function of (seed, step); with
+    several processes each takes its share of them. A non-finite loss leaves a metrics file that
+    says where it stopped, and raises on. `source` is the folder that holds the splits, for error
+    messages.
 
     Raises:
-        UserError: a batch larger than the data, or data without anything to learn.
-        NonFiniteLossError: from `fit`.
+        UserError: a batch larger than the data or one that can't be shared out evenly, or data
+            without anything to learn.
+        NonFiniteLossError, InterruptedTrainingError: from `fit`.
     """
+    _require_even_shares(config, how.world)
     read = min(config.val_pictures, len(validation))
     held_out = [validation.batch(part) for part in chunks(read, VALIDATION_BATCH)]
     _require_targets(objective, source, data)
@@ -62,17 +69,25 @@ def train(
     order = PictureOrder(len(data), config.batch_size, seed)
 
     def batches(step: int) -> list[Batch]:
-        parts = order.pictures(step).tensor_split(config.accumulate)
-        return [data.batch(part, (seed, step, index)) for index, part in enumerate(parts)]
+        pictures = order.pictures(step)
+        draws = torch.from_numpy(np.random.default_rng((seed, step, DRAWS)).random(len(pictures)))
+        parts = zip(
+            pictures.tensor_split(config.accumulate),
+            draws.tensor_split(config.accumulate),
+            strict=True,
+        )
+        return [data.batch(how.world.share(part), how.world.share(drawn)) for part, drawn in parts]
 
     try:
-        result = fit(model, objective, batches, held_out, config, device, report)
+        result = fit(model, objective, batches, held_out, config, how, seed)
     except NonFiniteLossError as error:
-        write_json(metrics_path, {"stopped_at_step": error.step, error.term: float("nan")})
+        if how.world.is_first:
+            write_json(metrics_path, {"stopped_at_step": error.step, error.term: float("nan")})
         raise
-    write_text(curve_path, curve_tsv(result.curve))
-    write_json(metrics_path, summary(result, model))
-    return result
+    if how.world.is_first:
+        write_text(curve_path, curve_tsv(result.curve))
+        write_json(metrics_path, summary(result, model))
+    return {name: whole(tensor) for name, tensor in model.state_dict().items()}
 
 
 def summary(result: FitResult, model: nn.Module) -> dict[str, object]:
@@ -104,6 +119,16 @@ def curve_tsv(curve: list[Row]) -> str:
     header = list(curve[0])
     lines = [header, *([f"{row[name]:.6g}" for name in header] for row in curve)]
     return "".join("\t".join(line) + "\n" for line in lines)
+
+
+def _require_even_shares(config: OptimizerConfig, world: World) -> None:
+    """Shares of one size let every process's mean count the same, and gather without padding."""
+    parts = config.accumulate * world.size
+    if world.size > 1 and config.batch_size % parts:
+        raise UserError(
+            f"batch_size {config.batch_size} not divisible by {parts}"
+            f" (accumulate {config.accumulate} x {world.size} processes)"
+        )
 
 
 def _require_targets(objective: Objective[Batch], source: Path, data: Pictures[Batch]) -> None:

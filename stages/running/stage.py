@@ -5,14 +5,16 @@ import errno
 import os
 import platform
 import resource
-import signal
 import sys
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
+from stages.running import stopping
+from stages.running.locking import only_run
 from vlm.config import Params, RuntimeConfig, load_params
 from vlm.errors import StoppedError, UserError
 from vlm.files import write_json
@@ -20,12 +22,16 @@ from vlm.files import write_json
 if TYPE_CHECKING:
     import torch
 
-    from vlm.training.fit import Row
+    from vlm.training.execution import Row
 
 PARAMS = Path("params.yaml")
 RUNTIME = Path(".runtime")  # seconds and memory of each stage's last run; in git nor in DVC
-FAILED, MISTAKE, INTERRUPTED = 1, 2, 130
+RESUME = Path(".resume")  # locks, and what interrupted trainings left
+FAILED, MISTAKE = 1, 2
+YIELD = 5.0  # seconds in which the launcher hears of another process's failure, and ends this one
 FULL = (errno.ENOSPC, errno.EDQUOT)  # the disk, or this user's share of it
+# This process's number among those that a launcher started; None where none did.
+RANK = int(os.environ["RANK"]) if "RANK" in os.environ else None
 
 
 @cache
@@ -34,33 +40,52 @@ def params_in_force() -> Params:
     try:
         return load_params(PARAMS)
     except UserError as error:
-        _end(str(error), MISTAKE)
+        end(str(error), MISTAKE)
 
 
-def run(name: str, stage: Callable[[Params], None]) -> NoReturn:
-    """Run a stage's `main` as a process of its own and exit.
+def run(name: str, stage: Callable[[Params], None], *, trains: bool = False) -> NoReturn:
+    """Run a stage's `main` as a process of its own, or as one of several that train, and exit.
 
     Exit status: 0; 2 with one line for a user's mistake; 1 with one line for a run that can't go
-    on or a full disk; 130 on Ctrl-C. Any other error is a fault of ours and keeps its traceback.
+    on or a full disk; 130 on Ctrl-C, 143 on SIGTERM. Any other error is a fault of ours and keeps
+    its traceback.
     """
     params = params_in_force()
+    if not trains and RANK not in (None, 0):
+        sys.exit(0)  # what doesn't train is for one process to do
     started = time.perf_counter()
     try:
-        _interrupt_by_exception()
+        stopping.install()
         _set_threads(params.runtime.threads)
-        stage(params)
+        with _only_run(name):
+            stage(params)
         _record(name, time.perf_counter() - started, params.runtime)
     except UserError as error:
-        _end(f"{name}: {error}", MISTAKE)
+        end(f"{name}: {error}", MISTAKE)
     except StoppedError as error:
-        _end(f"{name}: {error}", FAILED)
+        stopped = stopping.is_requested()
+        end(f"{name}: {error}", stopping.status() if stopped else FAILED)
     except OSError as error:
         if error.errno not in FULL:
             raise
-        _end(f"{name}: no space left on the disk; nothing half-written was left", FAILED)
+        end(f"{name}: no space left on the disk; nothing half-written was left", FAILED)
     except KeyboardInterrupt:
-        _end(f"{name}: interrupted; nothing half-written was left", INTERRUPTED)
+        end(f"{name}: interrupted; nothing half-written was left", stopping.status())
+    except RuntimeError:
+        if RANK is not None:  # it may only be that another process has gone; that one speaks first
+            time.sleep(YIELD)
+        raise
     sys.exit(0)
+
+
+def _only_run(name: str) -> AbstractContextManager[None]:
+    """The stage's lock, which the first of several processes takes for all."""
+    if RANK not in (None, 0):
+        return nullcontext()
+    return only_run(
+        RESUME / f"{name}.lock",
+        lambda holder: say(f"{name}: process {holder} is still at this stage; waiting for its end"),
+    )
 
 
 def select_device(runtime: RuntimeConfig) -> "torch.device":
@@ -70,7 +95,18 @@ def select_device(runtime: RuntimeConfig) -> "torch.device":
     has_gpu = torch.cuda.is_available()
     if runtime.device == "cuda" and not has_gpu:
         raise UserError("runtime.device: got cuda, expected cpu or auto: no GPU is available")
-    return torch.device("cuda" if has_gpu and runtime.device != "cpu" else "cpu")
+    if not has_gpu or runtime.device == "cpu":
+        return torch.device("cpu")
+    return torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0)))
+
+
+def select_precision(runtime: RuntimeConfig, device: "torch.device") -> "torch.dtype":
+    """What products in training are computed in; `auto` is bf16 on a GPU that has it."""
+    import torch
+
+    has_bf16 = device.type == "cuda" and torch.cuda.is_bf16_supported()
+    wanted = {"auto": has_bf16, "bf16": True, "fp32": False}[runtime.precision]
+    return torch.bfloat16 if wanted else torch.float32
 
 
 def progress(name: str, steps: int, runtime: RuntimeConfig) -> "Callable[[int, Row | None], None]":
@@ -106,20 +142,17 @@ def say(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
-def _interrupt_by_exception() -> None:
-    """From here on Ctrl-C unwinds, so that what is half-written goes; see `stages/__init__.py`."""
-    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
 def _record(name: str, seconds: float, runtime: RuntimeConfig) -> None:
-    """Write what a stage took, for the report."""
+    """Write what a stage took, for the report; the first process's word stands for all."""
+    if RANK not in (None, 0):
+        return
     write_json(
         RUNTIME / f"{name}.json",
         {
             "seconds": seconds,
             "peak_memory_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
             "threads": runtime.threads,
+            "processes": int(os.environ.get("WORLD_SIZE", 1)),
             "cores": os.cpu_count() or 0,
             "machine": platform.machine(),
         },
@@ -137,6 +170,10 @@ def _set_threads(threads: int) -> None:
         setattr(torch.utils.deterministic, "fill_uninitialized_memory", False)  # noqa: B010
 
 
-def _end(line: str, status: int) -> NoReturn:
-    say(line)
+def end(line: str, status: int) -> NoReturn:
+    if RANK:  # the first process says what all of them have to say, and the launcher ends the rest
+        time.sleep(YIELD)
+        line = f"process {RANK}: {line}"
+    if line:
+        say(line)
     sys.exit(status)

@@ -1,0 +1,1 @@
+"""What stages share: how one is run, stopped, kept alone, spread over processes, resumed."""

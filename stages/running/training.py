@@ -1,0 +1,139 @@
+"""How the training stages are run: several processes, a place for checkpoints, progress."""
+
+import shutil
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, NoReturn
+
+import torch
+from pydantic import BaseModel
+
+from stages.running import stopping
+from stages.running.launching import launch, processes_up
+from stages.running.stage import (
+    RANK,
+    RESUME,
+    end,
+    params_in_force,
+    progress,
+    run,
+    say,
+    select_device,
+    select_precision,
+)
+from vlm.config import Params, RuntimeConfig
+from vlm.files import read_json, write_json
+from vlm.training.checkpoint import Checkpoints
+from vlm.training.execution import Execution
+
+IDENTITY = "run.json"
+
+
+def run_training(name: str, stage: Callable[[Params], None]) -> NoReturn:
+    """`run` for a stage that trains: as so many processes as `runtime.processes` says.
+
+    A process that PyTorch's launcher started, whoever called that, is one of them.
+    """
+    params = params_in_force()
+    if RANK is not None or params.runtime.processes == 1:
+        run(name, stage, trains=True)
+    status, line = launch(params.runtime.processes, sys.orig_argv[1:])
+    end(f"{name}: {line}" if line else "", status)
+
+
+@contextmanager
+def training(
+    name: str,
+    sections: Mapping[str, Any],
+    inputs: Sequence[Path],
+    steps: int,
+    runtime: RuntimeConfig,
+) -> Iterator[Execution]:
+    """How the stage `name` is to train; once the block has ended well, its checkpoint goes.
+
+    Args:
+        name: of the stage.
+        sections: the parameters that it reads.
+        inputs: the files and folders that it reads.
+        steps: of the optimizer, for the progress bar.
+        runtime: what the user wants of the machine.
+    """
+    device = select_device(runtime)
+    with processes_up(device) as world, stopping.patience():
+        how = Execution(
+            device,
+            world,
+            runtime.parallel,
+            select_precision(runtime, device),
+            runtime.compile,
+            should_stop=stopping.is_requested,
+        )
+        folder = world.from_first(world.is_first and _open_folder(name, sections, inputs))
+        how = replace(how, checkpoints=Checkpoints(folder, runtime.checkpoint_seconds))
+        if world.is_first:
+            how = replace(
+                how,
+                report=progress(name, steps, runtime),
+                resumed=lambda step: say(
+                    f"{name}: going on after step {step} of {steps}, from {folder}"
+                ),
+            )
+        yield how
+        if world.is_first:
+            shutil.rmtree(folder)
+
+
+def _open_folder(name: str, sections: Mapping[str, Any], inputs: Sequence[Path]) -> Path:
+    """The folder of this very run's checkpoint; says which other runs wait beside it, and why."""
+    identity = {
+        "parameters": _digest(repr(_plain(sections)).encode()),
+        "data": _digest(*(_content(path) for path in inputs)),
+        "code": _digest(torch.__version__.encode(), *map(_content, _modules())),
+    }
+    folder = RESUME / name / _digest(*(part.encode() for part in identity.values()))
+    for other in sorted((RESUME / name).glob(f"*/{IDENTITY}")):
+        if other.parent != folder:
+            was = read_json(other)
+            differs = " and ".join(part for part in identity if was.get(part) != identity[part])
+            say(
+                f"{name}: not going on from {other.parent}, a run of other {differs}; delete it or"
+                " go back to them"
+            )
+    write_json(folder / IDENTITY, identity)
+    return folder
+
+
+def _plain(sections: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        key: value.model_dump() if isinstance(value, BaseModel) else value
+        for key, value in sections.items()
+    }
+
+
+def _modules() -> list[Path]:
+    """The files of this project that are in use."""
+    ours = [m for n, m in sys.modules.items() if n.split(".")[0] in ("vlm", "stages", "__main__")]
+    files = {Path(file) for module in ours if (file := getattr(module, "__file__", None))}
+    return sorted(files)
+
+
+def _content(path: Path) -> bytes:
+    """A digest of a file, or of all files in a folder with their names; of nothing, nothing."""
+    if path.is_dir():
+        parts = (part for part in sorted(path.rglob("*")) if part.is_file())
+        return b"".join(str(p.relative_to(path)).encode() + _content(p) for p in parts)
+    if not path.exists():
+        return b""
+    with path.open("rb") as file:
+        digest = blake2b(digest_size=16)
+        while piece := file.read(1 << 20):
+            digest.update(piece)
+    return digest.digest()
+
+
+def _digest(*parts: bytes) -> str:
+    return blake2b(b"\0".join(parts), digest_size=8).hexdigest()

@@ -1,0 +1,58 @@
+"""What an interrupted run needs to go on as if nothing had been.
+
+A checkpoint is one safetensors file, so that it is whole or not there; the numbers beside the
+tensors stand as JSON in its metadata. The order of the data, and chance, are functions of (seed,
+step), so that they need no saving.
+"""
+
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from safetensors import safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from vlm.files import atomic_path
+
+CHECKPOINT = "checkpoint.safetensors"
+
+
+@dataclass
+class Checkpoints:
+    """Where a run keeps its checkpoint, and how often it writes one.
+
+    Attributes:
+        folder: of this very run: its name must stand for parameters, inputs and code.
+        seconds: between two checkpoints; 0 writes one after each step.
+    """
+
+    folder: Path
+    seconds: float = 30.0
+    _last: float = field(default_factory=time.monotonic)
+
+    @property
+    def path(self) -> Path:
+        """The file."""
+        return self.folder / CHECKPOINT
+
+    def is_due(self) -> bool:
+        """Whether the last one is old enough."""
+        return time.monotonic() - self._last >= self.seconds
+
+    def write(self, tensors: Mapping[str, Tensor], numbers: Mapping[str, Any]) -> None:
+        """Replace the checkpoint."""
+        with atomic_path(self.path) as partial:
+            save_file(dict(tensors), partial, {"numbers": json.dumps(numbers)})
+        self._last = time.monotonic()
+
+    def read(self) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
+        """The checkpoint's tensors and numbers; None where there is none."""
+        if not self.path.is_file():
+            return None
+        with safe_open(self.path, framework="pt") as file:
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            return tensors, json.loads(file.metadata()["numbers"])
