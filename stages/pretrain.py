@@ -45,6 +45,7 @@ def pretrain(seed: int, section: PretrainConfig, how: Execution) -> None:
 
     torch.manual_seed(seed)
     model = VisionLanguageModel(config)
+    model.vision.checkpoint_activations(params.runtime.activation_checkpointing)
     # A fresh encoder would make the aligned projector meaningless.
     load_parts(model, ALIGNED, ["vision", "projector", "text"])
     weights = train(

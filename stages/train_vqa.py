@@ -55,6 +55,7 @@ def train_vqa(
 
     torch.manual_seed(seed)
     model, objective, pretrained = make_head(section, config, answers)
+    model.vision.checkpoint_activations(params.runtime.activation_checkpointing)
     if section.start == "pretrain":
         load_parts(model, PRETRAINED, pretrained)
     if section.freeze_text:

@@ -1,6 +1,7 @@
 """The vision encoder's parts, by the figures of the ViT paper and of arithmetic."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -168,3 +169,73 @@ def test_one_dimensional_sinusoids_need_pairs():
 def test_pictures_of_another_shape_are_refused(shape):
     with pytest.raises(UserError, match=r"pictures: got shape .* expected \(B, 3, 32, 32\)"):
         PatchEmbed(32, 16, 3, 8)(torch.zeros(shape))
+
+
+def gradients(encoder: VisionEncoder, images: torch.Tensor) -> tuple[list[torch.Tensor], list[int]]:
+    """Outputs and all gradients of a step, and how often each block has run by its end."""
+    runs = [0] * len(encoder.blocks)
+
+    def count(block: int) -> None:
+        runs[block] += 1
+
+    hooks = [
+        block.register_forward_pre_hook(lambda *_, n=n: count(n))
+        for n, block in enumerate(encoder.blocks)
+    ]
+    torch.manual_seed(1)
+    encoder.zero_grad()
+    tokens, pooled = encoder(images)
+    (tokens.square().mean() + pooled.sum()).backward()
+    after = torch.rand(3)  # chance goes on from the same place
+    for hook in hooks:
+        hook.remove()
+    grads = [parameter.grad.clone() for parameter in encoder.parameters()]
+    return [tokens.detach(), pooled.detach(), after, *grads], runs
+
+
+@pytest.mark.parametrize("norm", ["pre", "post"])
+@pytest.mark.parametrize("dropout", [0.0, 0.3])
+def test_checkpointed_activations_change_no_bit(norm, dropout):
+    config = replace(SMALL, norm=norm, dropout=dropout, position="learned")
+    encoder = VisionEncoder(config).train()
+    images = torch.rand(3, 1, 32, 32)
+    kept, runs = gradients(encoder, images)
+    assert runs == [1, 1]
+    encoder.checkpoint_activations()
+    recomputed, runs = gradients(encoder, images)
+    assert runs == [2, 2]
+    assert all(torch.equal(a, b) for a, b in zip(kept, recomputed, strict=True))
+    encoder.checkpoint_activations(False)
+    assert gradients(encoder, images)[1] == [1, 1]
+
+
+def test_nothing_is_checkpointed_where_nothing_learns():
+    """What is saved for the backward pass is what autograd saves; there is none here."""
+    encoder = VisionEncoder(SMALL)
+    encoder.checkpoint_activations()
+    images = torch.rand(2, 1, 32, 32)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("vlm.model.vit.checkpoint", None)  # a call would fail
+        encoder.eval()(images)
+        with torch.no_grad():
+            encoder.train()(images)
+        freeze(encoder)
+        torch.nn.ModuleList([encoder]).train()
+        encoder(images)
+
+
+def test_checkpointing_keeps_less_for_the_backward_pass():
+    def kept(on: bool) -> int:
+        encoder = VisionEncoder(SMALL).train()
+        encoder.checkpoint_activations(on)
+        sizes = []
+
+        def pack(tensor: torch.Tensor) -> torch.Tensor:
+            sizes.append(tensor.numel())
+            return tensor
+
+        with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+            encoder(torch.rand(4, 1, 32, 32))
+        return sum(sizes)
+
+    assert kept(True) < kept(False) / 3

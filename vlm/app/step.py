@@ -34,6 +34,8 @@ def time_step(params: Params, config: VLMConfig, batch_size: int) -> list[str]:
     torch.manual_seed(params.seed)
     before = _peak_mib(device)
     model = VisionLanguageModel(config).to(device).train()
+    recomputes = params.runtime.activation_checkpointing
+    model.vision.checkpoint_activations(recomputes)
     learns = [p for p in model.parameters() if p.requires_grad]
     objective = pretraining(model, section.mask_equivalent)
     optimizer = make_optimizer(model, section)
@@ -70,7 +72,8 @@ def time_step(params: Params, config: VLMConfig, batch_size: int) -> list[str]:
         f" {params.runtime.threads} threads",
         f"forward      {forward_seconds}",
         f"step         {step_seconds}: {parts_of_step} and AdamW",
-        f"peak memory  {_peak_mib(device):.0f} MiB, {before:.0f} of it before the model was built",
+        f"peak memory  {_peak_mib(device):.0f} MiB, {before:.0f} of it before the model was built;"
+        f" activation checkpointing {'on' if recomputes else 'off'}",
     ]
 
 

@@ -45,3 +45,4 @@ class RuntimeConfig(Section):
     compile: bool  # torch.compile the training step; needs a C++ compiler
     checkpoint_seconds: NaturalFloat  # between two checkpoints of a training; 0: after each step
     progress: Literal["auto", "on", "off"]
+    activation_checkpointing: bool  # the vision encoder's blocks are computed again going backward

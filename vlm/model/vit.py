@@ -8,6 +8,7 @@ from typing import Literal
 
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from vlm.errors import UserError
 from vlm.model.attention import EncoderBlock, Norm
@@ -93,6 +94,7 @@ class VisionEncoder(nn.Module):
     def __init__(self, cfg: ViTConfig) -> None:
         super().__init__()
         self.config = cfg
+        self.recomputes = False  # see `checkpoint_activations`
         stem = PatchEmbed if cfg.stem == "patch" else ConvStem
         self.stem = stem(cfg.image_size, cfg.patch_size, cfg.in_channels, cfg.hidden)
         self.cls = nn.Parameter(torch.zeros(1, 1, cfg.hidden))
@@ -121,6 +123,15 @@ class VisionEncoder(nn.Module):
             values = torch.tensor(getattr(cfg, name)).reshape(-1, 1, 1)  # (C or 1, 1, 1)
             self.register_buffer(name, values, persistent=False)
 
+    def checkpoint_activations(self, on: bool = True) -> None:
+        """Whether training keeps only what goes into each block, and not what lies within.
+
+        The backward pass then computes a block once more (Chen et al. 2016, "Training deep nets
+        with sublinear memory cost"): less memory, more time, and the same bits, since dropout
+        draws the same again. No part of `ViTConfig`: it changes no value.
+        """
+        self.recomputes = on
+
     def forward(self, img: Tensor) -> tuple[Tensor, Tensor]:
         """(B, C, H, W) floats -> all tokens (B, S, D), CLS first, and the pooled (B, D).
 
@@ -132,8 +143,9 @@ class VisionEncoder(nn.Module):
         patches = self.stem(img) + self.positions  # (B, N, D)
         x = torch.cat([self.cls.expand(len(img), -1, -1), patches], dim=1)  # (B, S, D)
         x = self.dropout(x)
+        recomputes = self.recomputes and self.training and torch.is_grad_enabled()
         for block in self.blocks:
-            x = block(x)
+            x = checkpoint(block, x, use_reentrant=False) if recomputes else block(x)
         tokens = self.norm(x)
         return tokens, tokens[:, 0] if self.config.pooling == "cls" else tokens[:, 1:].mean(dim=1)
 
