@@ -3,7 +3,7 @@ PYTHON ?= python3.11
 BIN := .venv/bin
 RUN := env PATH="$(CURDIR)/$(BIN):$$PATH"
 
-.PHONY: run test lint types tests course seeds lock preset clean
+.PHONY: run test lint types tests course seeds verify lock preset clean
 
 # The check comes first: DVC deletes a stage's outs before it runs, even if only to fail.
 run: .venv/core
@@ -34,6 +34,10 @@ course: .venv/core
 # make seeds N=3 PARAMS=presets/notebook.yaml: the pipeline under N seeds, with mean and spread.
 seeds: .venv/core
 	$(BIN)/python -m vlm seeds $(or $(PARAMS),params.yaml) --count $(or $(N),3)
+
+# make verify: the committed pipeline anew in a clone, every result's hash against dvc.lock.
+verify: .venv/core
+	$(BIN)/python -m vlm verify
 
 # The lock file pins every package; a plain run leaves out those that only the tests need.
 .venv/core: requirements.lock pyproject.toml

@@ -24,6 +24,7 @@ from stages.running import stage as runner
 from vlm.app import cli, seeds
 from vlm.app.compare import compare
 from vlm.app.sides import read_side
+from vlm.app.verify import verify
 from vlm.data.loading import QuestionData
 from vlm.data.tables import read_questions, read_scenes
 from vlm.errors import StoppedError, UserError
@@ -214,6 +215,33 @@ def comparing_onto(page: str, json: str) -> Raiser:
     return raiser
 
 
+def without_dvc() -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("importlib.util.find_spec", lambda name: None)
+        verify()
+
+
+def without_a_record() -> None:
+    repository(None)
+    verify()
+
+
+def verifying(command: str) -> Raiser:
+    """Verifies a commit whose one stage runs `command`, though its record has another out."""
+
+    def raiser() -> str:
+        stage = f"{{stages: {{one: {{cmd: '{command}', outs: [one.txt]}}}}}}"
+        Path("dvc.yaml").write_text(stage)
+        record = "{schema: '2.0', stages: {one: {cmd: old, outs: [{path: one.txt, md5: none}]}}}"
+        Path("dvc.lock").write_text(record)
+        repository(None)
+        with pytest.raises(StoppedError) as stopped:
+            verify()
+        return str(stopped.value)
+
+    return raiser
+
+
 TRAINING: dict[str, Raiser] = {
     "step 2: loss 'answer' is not finite; no weights were written. A lower learning_rate or"
     " clip_norm may help": a_loss_that_explodes,
@@ -228,6 +256,9 @@ RUNNING: dict[str, Raiser] = {
     "--json: got page.html, expected a path of its own, not --out's": comparing_onto(
         "page.html", "page.html"
     ),
+    "DVC: got none beside this Python, expected the environment of make": without_dvc,
+    "dvc.lock at HEAD: got no stages, expected a run's record": without_a_record,
+    "HEAD: got no commit here, expected the project's folder in its clone": verify,
     "head: got oracle, expected classifier or generator": lambda: train_vqa.chosen_head(["oracle"]),
     "notes.txt/page.html: got a file above it, expected a path that can be written": (
         comparing_onto("notes.txt/page.html", "figures.json")
@@ -250,6 +281,8 @@ RUNNING: dict[str, Raiser] = {
 # Those that need a process of their own.
 MAKING: dict[str, Raiser] = {
     "/bin/sh…python3.11…not found": without_python,
+    "1 of 1 outs differ from commit …": verifying("echo 1 > one.txt"),
+    "dvc repro ended with 255; what it says stands above": verifying("false"),
     "make preset NAME=tiy: expected one of default, …": preset("NAME=tiy"),
     "params.yaml has uncommitted edits; commit them, or add FORCE=1": preset("NAME=tiny"),
     "seed 1: stage pretrain ended with 2": a_seed_that_ends_early,

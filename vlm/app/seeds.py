@@ -7,12 +7,12 @@ scenes, other weights, another order of the data.
 import statistics
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from ruamel.yaml import YAML
 
+from vlm.app.figures import flat
 from vlm.config import load_params
 from vlm.errors import StoppedError
 from vlm.files import read_json
@@ -54,9 +54,10 @@ def run_seed(params: Path, seed: int, folder: Path) -> Metrics:
         if done.returncode:
             raise StoppedError(f"seed {seed}: stage {' '.join(stage)} ended with {done.returncode}")
     return {
-        name: value
+        name: float(value)
         for path in sorted((folder / "metrics").glob("*.json"))
-        for name, value in _flat(read_json(path), path.stem)
+        for name, value in flat(read_json(path), path.stem)
+        if isinstance(value, int | float)
     }
 
 
@@ -91,13 +92,3 @@ def _cell(name: str, run: Metrics) -> str:
     if f"{name}_low" not in run:
         return f"{run[name]:.4g}"
     return f"{run[name]:.4f} [{run[f'{name}_low']:.4f}, {run[f'{name}_high']:.4f}]"
-
-
-def _flat(values: Mapping[str, Any], path: str) -> Iterator[tuple[str, float]]:
-    """Dotted names and numbers of a metrics file."""
-    for key, value in values.items():
-        name = f"{path}.{key}"
-        if isinstance(value, Mapping):
-            yield from _flat(value, name)
-        elif isinstance(value, int | float):
-            yield name, float(value)
