@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 
 from stages.running.training import run_training, training
-from vlm.config import Params, PretrainConfig
+from vlm.config import Params
 from vlm.data.loading import CaptionData
 from vlm.data.tables import read_scenes
 from vlm.data.tokenizer import TextTokenizer
@@ -30,10 +30,11 @@ def main(params: Params) -> None:
     sections = {"seed": params.seed, "pretrain": params.pretrain}
     inputs = [DATA / "train", DATA / "val", ALIGNED]
     with training("pretrain", sections, inputs, params.pretrain.steps, params.runtime) as how:
-        pretrain(params.seed, params.pretrain, how)
+        pretrain(params, how)
 
 
-def pretrain(seed: int, section: PretrainConfig, how: Execution) -> None:
+def pretrain(params: Params, how: Execution) -> None:
+    section = params.pretrain
     tokenizer = TextTokenizer.load(ALIGNED)
     config = replace(
         load_config(ALIGNED),
@@ -43,7 +44,7 @@ def pretrain(seed: int, section: PretrainConfig, how: Execution) -> None:
     data = CaptionData(read_scenes(DATA / "train"), tokenizer, config.max_text_len)
     validation = CaptionData(read_scenes(DATA / "val"), tokenizer, config.max_text_len)
 
-    torch.manual_seed(seed)
+    torch.manual_seed(params.seed)
     model = VisionLanguageModel(config)
     model.vision.checkpoint_activations(params.runtime.activation_checkpointing)
     # A fresh encoder would make the aligned projector meaningless.
@@ -56,7 +57,7 @@ def pretrain(seed: int, section: PretrainConfig, how: Execution) -> None:
         section,
         how,
         source=DATA,
-        seed=seed,
+        seed=params.seed,
         metrics_path=METRICS,
         curve_path=CURVE,
     )

@@ -30,17 +30,16 @@ HEADS = ("classifier", "generator")
 
 
 def main(params: Params, head: str) -> None:
-    section = params.train_vqa.classifier if head == "classifier" else params.train_vqa.generator
+    section = head_section(params, head)
     sections = {"seed": params.seed, f"train_vqa.{head}": section}
     inputs = [DATA / "train", DATA / "val", PRETRAINED]
     name = f"train_vqa_{head}"
     with training(name, sections, inputs, section.steps, params.runtime) as how:
-        train_vqa(head, params.seed, section, how)
+        train_vqa(params, head, how)
 
 
-def train_vqa(
-    head: str, seed: int, section: ClassifierConfig | GeneratorConfig, how: Execution
-) -> None:
+def train_vqa(params: Params, head: str, how: Execution) -> None:
+    section = head_section(params, head)
     tokenizer, config = TextTokenizer.load(PRETRAINED), load_config(PRETRAINED)
     padding = section.pad_phrases if isinstance(section, GeneratorConfig) else 0
     questions = read_questions(DATA / "train")
@@ -53,7 +52,7 @@ def train_vqa(
         ]
     )
 
-    torch.manual_seed(seed)
+    torch.manual_seed(params.seed)
     model, objective, pretrained = make_head(section, config, answers)
     model.vision.checkpoint_activations(params.runtime.activation_checkpointing)
     if section.start == "pretrain":
@@ -68,7 +67,7 @@ def train_vqa(
         section,
         how,
         source=DATA,
-        seed=seed,
+        seed=params.seed,
         metrics_path=Path(f"metrics/train_vqa_{head}.json"),
         curve_path=Path(f"plots/train_vqa_{head}.tsv"),
     )
@@ -76,6 +75,11 @@ def train_vqa(
         folder = Path("models/train_vqa") / head
         save_model(folder, model, weights)
         tokenizer.save(folder)
+
+
+def head_section(params: Params, head: str) -> ClassifierConfig | GeneratorConfig:
+    """The parameters of a head."""
+    return params.train_vqa.classifier if head == "classifier" else params.train_vqa.generator
 
 
 def make_head(
