@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from vlm.errors import UserError
 from vlm.model.kv_cache import LayerCache
 from vlm.model.memory import Memory, MemoryPairs
+from vlm.model.small_attention import is_small, small_attention
 from vlm.rules import check_heads
 
 
@@ -41,6 +42,8 @@ def attention(
     Returns:
         (B, H, T, K).
     """
+    if not dropout and is_small(query, key):
+        return small_attention(query, key, value, mask, is_causal)
     return F.scaled_dot_product_attention(
         query, key, value, attn_mask=mask, dropout_p=dropout, is_causal=is_causal
     )

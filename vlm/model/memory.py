@@ -207,12 +207,14 @@ class MemoryPairs:
         """
         pairs: list[OwnPairs | SharedPairs] = []
         for both, part in zip(projected, memory.parts, strict=True):
+            # Cut where the two lie side by side, so that their gradients are joined in place.
             if part.rows is None or both.shape[1] == 1:
-                both = part.take(both).unflatten(-1, (2, heads, -1))
-                pairs.append(OwnPairs(*both.permute(2, 1, 0, 3, 4).unbind(0)))
+                key, value = part.take(both).unflatten(-1, (2, heads, -1)).unbind(2)
+                pairs.append(OwnPairs(key.transpose(0, 1), value.transpose(0, 1)))
             else:
-                key, value = both.unflatten(-1, (2, heads, -1)).permute(2, 0, 3, 1, 4).unbind(0)
-                pairs.append(SharedPairs(key, value, Sharing(part.rows, len(part.tokens))))
+                key, value = both.unflatten(-1, (2, heads, -1)).unbind(2)
+                sharing = Sharing(part.rows, len(part.tokens))
+                pairs.append(SharedPairs(key.transpose(1, 2), value.transpose(1, 2), sharing))
         return cls(pairs)
 
     def expand(self) -> tuple[Tensor, Tensor]:
