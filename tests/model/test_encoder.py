@@ -74,6 +74,16 @@ def test_patch_embedding_against_unfold_at_full_size():
     torch.testing.assert_close(embed(images), expected, atol=1e-4, rtol=0)
 
 
+def test_conv_stem_gives_what_its_layers_give_one_by_one():
+    stem = ConvStem(16, 4, 3, 8)
+    x = images = torch.randn(2, 3, 16, 16)
+    for layer in [*stem.convs, stem.proj]:
+        x = layer(x)
+    expected = torch.stack([x[:, :, row, col] for row in range(4) for col in range(4)], dim=1)
+    torch.testing.assert_close(stem(images), expected, atol=1e-6, rtol=1e-5)
+    assert stem(images).is_contiguous()  # tokens, as the blocks read them
+
+
 def test_conv_stem_has_one_token_a_patch():
     assert ConvStem(32, 8, 3, 64)(torch.rand(2, 3, 32, 32)).shape == (2, 16, 64)
 
