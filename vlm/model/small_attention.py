@@ -16,8 +16,9 @@ from torch.autograd.function import once_differentiable
 
 # T S, above which PyTorch's kernel is left to work. Measured forward and backward, one thread with
 # AVX-512, batch 64 to 128: this file is 1.3 times as quick at 17 and at 25 tokens, 1.2 times at 48,
-# 65 and 72, and takes 1.3 times as long at 96. On two threads it gains more.
-MOST_SCORES = 5_000
+# and takes 1.3 times as long at 96. At 65 it wins alone, but in a training step, where the kept
+# scores push other things out of the caches, it cost 10% of the step's processor time.
+MOST_SCORES = 2_500
 # B H T S, below which calls cost more than arithmetic. The two tie at 16 rows of 4 heads and 17
 # tokens (18,496 scores); at 32 rows this file is 1.2 times as quick.
 FEWEST_IN_ALL = 2**15
