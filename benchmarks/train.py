@@ -28,6 +28,7 @@ from typing import Any
 import torch
 from ruamel.yaml import YAML
 
+from benchmarks.fitting import only_steps
 from benchmarks.plain_recipe import (
     PlainClassifier,
     PlainGenerator,
@@ -48,7 +49,6 @@ from vlm.evaluation.predicting import classify, phrase
 from vlm.model.build import vlm_config
 from vlm.model.projector import freeze
 from vlm.model.vqa import AnswerClassifier
-from vlm.training.fit import Row, fit
 
 FAILED, MISTAKE = 1, 2
 PRESETS = Path(__file__).parents[1] / "presets"
@@ -203,12 +203,10 @@ def report(head: str, task: Task, options: Options) -> None:
 def our_arm(head: str, task: Task, options: Options) -> tuple[Arm, Training]:
     """Ours, and its whole training, which calls what it is given whenever judging is due.
 
-    Of `fit` it takes only the steps: judging stands in for validation, of which one small batch
-    at the very end is left.
+    Judging stands in for validation.
     """
     params, tokenizer = task.params, task.tokenizer
     section = params.train_vqa.classifier if head == "classifier" else params.train_vqa.generator
-    section = section.model_copy(update={"eval_every": section.steps})
     longest = params.model.text.max_length
     data, fresh = (
         QuestionData(*split, tokenizer, longest, task.answers) for split in (task.many, task.fresh)
@@ -221,16 +219,15 @@ def our_arm(head: str, task: Task, options: Options) -> tuple[Arm, Training]:
         freeze(model.text)
     order = PictureOrder(len(data), section.batch_size, options.seed)
 
-    def batches(step: int) -> list[QuestionBatch]:
-        return [data.batch(order.pictures(step))]
+    def batch(step: int) -> QuestionBatch:
+        return data.batch(order.pictures(step))
 
     def train(pause: Pause) -> None:
-        def done(step: int, row: Row | None) -> None:
+        def done(step: int) -> None:
             if step % options.every == 0 or step == section.steps:
                 pause(step)
 
-        held_out = [fresh.batch(torch.arange(1))]
-        fit(model, objective, batches, held_out, section, torch.device("cpu"), done)
+        only_steps(model, objective, batch, section, done)
 
     def judge() -> int:
         model.eval()

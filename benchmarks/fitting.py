@@ -1,0 +1,29 @@
+"""The project's own training loop, with nothing in it but its steps."""
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import torch
+from torch import nn
+
+from vlm.config import OptimizerConfig
+from vlm.data.loading import CaptionBatch, QuestionBatch
+from vlm.training.fit import Objective, Row, fit
+
+Batch = TypeVar("Batch", CaptionBatch, QuestionBatch)
+
+
+def only_steps(
+    model: nn.Module,
+    objective: Objective[Batch],
+    batch: Callable[[int], Batch],
+    config: OptimizerConfig,
+    done: Callable[[int], None],
+) -> None:
+    """`fit` on the CPU without validation; `done` is told after each step how many there were."""
+
+    def report(step: int, row: Row | None) -> None:
+        done(step)
+
+    config = config.model_copy(update={"eval_every": config.steps, "keep": "last"})
+    fit(model, objective, lambda step: [batch(step)], [], config, torch.device("cpu"), report)
