@@ -3,12 +3,12 @@
 from collections.abc import Callable
 from typing import TypeVar
 
-import torch
 from torch import nn
 
 from vlm.config import OptimizerConfig
 from vlm.data.loading import CaptionBatch, QuestionBatch
-from vlm.training.fit import Objective, Row, fit
+from vlm.training.execution import Execution, Row
+from vlm.training.fit import Objective, fit
 
 Batch = TypeVar("Batch", CaptionBatch, QuestionBatch)
 
@@ -26,4 +26,5 @@ def only_steps(
         done(step)
 
     config = config.model_copy(update={"eval_every": config.steps, "keep": "last"})
-    fit(model, objective, lambda step: [batch(step)], [], config, torch.device("cpu"), report)
+    how = Execution(report=report)
+    fit(model, objective, lambda step: [batch(step)], [], config, how)
