@@ -72,4 +72,4 @@ preset: .venv/core
 	$(BIN)/python -m vlm check
 
 clean:
-	rm -rf .venv .runtime .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .runtime .resume .pytest_cache .ruff_cache .hypothesis

@@ -25,8 +25,7 @@ class _Stopping:
         if not self.patient or (again and "RANK" not in os.environ):
             raise Stopped
         if not again and os.environ.get("RANK", "0") == "0":
-            line = b"stopping after this step, and saving; once more to stop at once\n"
-            os.write(2, line)
+            os.write(2, b"stopping once this step is saved; once more to stop at once\n")
 
 
 _state = _Stopping()

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from hashlib import blake2b
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NoReturn
 
-import torch
 from pydantic import BaseModel
 
 from stages.running import stopping
@@ -27,10 +27,12 @@ from stages.running.stage import (
 )
 from vlm.config import Params, RuntimeConfig
 from vlm.files import read_json, write_json
-from vlm.training.checkpoint import Checkpoints
+from vlm.training.checkpoint import CHECKPOINT, Checkpoints
 from vlm.training.execution import Execution
+from vlm.training.fit import InterruptedTrainingError
 
 IDENTITY = "run.json"
+LIBRARIES = ("numpy", "tokenizers", "torch")  # that decide what a step does, or to what
 
 
 def run_training(name: str, stage: Callable[[Params], None]) -> NoReturn:
@@ -61,6 +63,10 @@ def training(
         inputs: the files and folders that it reads.
         steps: of the optimizer, for the progress bar.
         runtime: what the user wants of the machine.
+
+    Raises:
+        InterruptedTrainingError: a signal came too late for `fit` to see it. Ending well would let
+            DVC go on with the next stage.
     """
     device = select_device(runtime)
     with processes_up(device) as world, stopping.patience():
@@ -83,6 +89,8 @@ def training(
                 ),
             )
         yield how
+        if any(world.sums([stopping.is_requested()], device)):
+            raise InterruptedTrainingError(steps, steps, saved=True)
         if world.is_first:
             shutil.rmtree(folder)
 
@@ -92,15 +100,19 @@ def _open_folder(name: str, sections: Mapping[str, Any], inputs: Sequence[Path])
     identity = {
         "parameters": _digest(repr(_plain(sections)).encode()),
         "data": _digest(*(_content(path) for path in inputs)),
-        "code": _digest(torch.__version__.encode(), *map(_content, _modules())),
+        "code": _digest(
+            *(version(name).encode() for name in LIBRARIES), *map(_content, _modules())
+        ),
     }
     folder = RESUME / name / _digest(*(part.encode() for part in identity.values()))
-    for other in sorted((RESUME / name).glob(f"*/{IDENTITY}")):
-        if other.parent != folder:
-            was = read_json(other)
+    for left in folder.glob("*.partial"):  # of a process that was killed as it wrote
+        left.unlink()
+    for other in sorted(file.parent for file in (RESUME / name).glob(f"*/{CHECKPOINT}")):
+        if other != folder:
+            was = read_json(other / IDENTITY)
             differs = " and ".join(part for part in identity if was.get(part) != identity[part])
             say(
-                f"{name}: not going on from {other.parent}, a run of other {differs}; delete it or"
+                f"{name}: not going on from {other}, a run of other {differs}; delete it or"
                 " go back to them"
             )
     write_json(folder / IDENTITY, identity)

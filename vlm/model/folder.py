@@ -43,7 +43,7 @@ def save_model(
     weights = model.state_dict() if weights is None else weights
     tensors = {name: tensor.contiguous().cpu() for name, tensor in weights.items()}
     with atomic_path(folder / WEIGHTS) as partial:
-        _save_tensors(tensors, partial)
+        save_tensors(tensors, partial, METADATA)
     write_json(folder / CONFIG, description, decimals=None)
 
 
@@ -101,9 +101,14 @@ def read_tensors(path: Path, expected: str) -> dict[str, Tensor]:
         raise UserError(f"{path}: not readable as safetensors: {error}") from None
 
 
-def _save_tensors(tensors: dict[str, Tensor], path: Path) -> None:
+def save_tensors(tensors: dict[str, Tensor], path: Path, metadata: dict[str, str]) -> None:
+    """Write one safetensors file.
+
+    Raises:
+        OSError: the disk is full, or the system won't write for another reason.
+    """
     try:
-        save_file(tensors, path, metadata=METADATA)
+        save_file(tensors, path, metadata)
     except SafetensorError as error:
         # The library gives the system's error, a full disk's for one, as text alone.
         found = re.search(r"\(os error (\d+)\)", str(error))

@@ -12,11 +12,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from safetensors import safe_open
-from safetensors.torch import save_file
+from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
+from vlm.errors import UserError
 from vlm.files import atomic_path
+from vlm.model.folder import save_tensors
 
 CHECKPOINT = "checkpoint.safetensors"
 
@@ -44,15 +45,34 @@ class Checkpoints:
         return time.monotonic() - self._last >= self.seconds
 
     def write(self, tensors: Mapping[str, Tensor], numbers: Mapping[str, Any]) -> None:
-        """Replace the checkpoint."""
+        """Replace the checkpoint.
+
+        Raises:
+            OSError: the disk is full; the checkpoint before stays.
+        """
+        told = json.dumps({"run": self.folder.name, **numbers})
         with atomic_path(self.path) as partial:
-            save_file(dict(tensors), partial, {"numbers": json.dumps(numbers)})
+            save_tensors(dict(tensors), partial, {"numbers": told})
         self._last = time.monotonic()
 
     def read(self) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
-        """The checkpoint's tensors and numbers; None where there is none."""
+        """The checkpoint's tensors and numbers; None where there is none.
+
+        Raises:
+            UserError: it isn't what `write` wrote here.
+        """
         if not self.path.is_file():
             return None
-        with safe_open(self.path, framework="pt") as file:
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-            return tensors, json.loads(file.metadata()["numbers"])
+        try:
+            with safe_open(self.path, framework="pt") as file:
+                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+                told = (file.metadata() or {}).get("numbers", "{}")
+        except SafetensorError:
+            told = "{}"  # and so it is of no run
+        numbers = json.loads(told)
+        if numbers.pop("run", None) != self.folder.name:
+            raise UserError(
+                f"{self.path}: got another file, or a damaged one, expected this run's checkpoint;"
+                " delete it to train from the start"
+            )
+        return tensors, numbers
