@@ -68,7 +68,7 @@ class Checkpoints:
                 tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
                 told = (file.metadata() or {}).get("numbers", "{}")
         except SafetensorError:
-            told = "{}"  # and so it is of no run
+            tensors, told = {}, "{}"  # and so it is of no run
         numbers = json.loads(told)
         if numbers.pop("run", None) != self.folder.name:
             raise UserError(
