@@ -5,7 +5,7 @@ from itertools import count
 
 import pytest
 import torch
-from resumed_run import STEPS, CrashError, Run, crashing_at, micro_batches, same, short
+from resumed_run import STEPS, CrashError, Run, crashing_at, same, short
 from torch import nn
 
 from vlm.training.schedule import learning_rate
