@@ -10,3 +10,7 @@ class UserError(ValueError):
 
 class StoppedError(RuntimeError):
     """A run that can't go on, and whose results would mean nothing; exit status 1."""
+
+
+class InterruptedRunError(StoppedError):
+    """A run that was asked to stop and did; exit status 130 after Ctrl-C, 143 after SIGTERM."""

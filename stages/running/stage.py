@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NoReturn
 from stages.running import stopping
 from stages.running.locking import only_run
 from vlm.config import Params, RuntimeConfig, load_params
-from vlm.errors import StoppedError, UserError
+from vlm.errors import InterruptedRunError, StoppedError, UserError
 from vlm.files import write_json
 
 if TYPE_CHECKING:
@@ -62,9 +62,10 @@ def run(name: str, stage: Callable[[Params], None], *, trains: bool = False) -> 
         _record(name, time.perf_counter() - started, params.runtime)
     except UserError as error:
         end(f"{name}: {error}", MISTAKE)
+    except InterruptedRunError as error:
+        end(f"{name}: {error}", stopping.status())
     except StoppedError as error:
-        stopped = stopping.is_requested()
-        end(f"{name}: {error}", stopping.status() if stopped else FAILED)
+        end(f"{name}: {error}", FAILED)
     except OSError as error:
         if error.errno not in FULL:
             raise

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-import torch
 from error_page import Raiser
 from raise_parameters import tiny
 
@@ -25,6 +24,7 @@ from vlm.model.vqa import AnswerClassifier
 from vlm.reporting.inputs import read_inputs
 from vlm.scenes.scene import from_records
 from vlm.scenes.truth import Truth
+from vlm.training.execution import Execution
 from vlm.training.objectives import classification
 from vlm.training.train import train
 
@@ -120,9 +120,9 @@ def nothing_to_learn(train_answers: list[str], val_answers: list[str]) -> Raiser
             QuestionData(scenes, questions, TOKENIZER, 8, train_answers),
             QuestionData(scenes, questions, TOKENIZER, 8, val_answers),
             tiny().train_vqa.classifier,
+            Execution(),
             source=Path("data"),
             seed=0,
-            device=torch.device("cpu"),
             metrics_path=Path("metrics.json"),
             curve_path=Path("curve.tsv"),
         )

@@ -8,7 +8,9 @@ import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import redirect_stderr
+from dataclasses import replace
 from io import StringIO
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,7 @@ from raise_parameters import tiny
 
 from stages import benchmark_kv_cache, train_vqa
 from stages.running import stage as runner
+from stages.running import training
 from vlm.app import cli, seeds
 from vlm.app.compare import compare
 from vlm.app.sides import read_side
@@ -33,20 +36,71 @@ from vlm.model.decoder import VisionLanguageDecoder
 from vlm.model.folder import save_model
 from vlm.model.kv_cache import KVCache
 from vlm.model.vqa import AnswerClassifier, PhraseGenerator
+from vlm.training.checkpoint import Checkpoints
+from vlm.training.distributed import World
+from vlm.training.execution import Execution
 from vlm.training.fit import fit
 from vlm.training.objectives import classification
+from vlm.training.train import train
 
-CPU = torch.device("cpu")
+FOLDER = Path(".resume/pretrain/1b7c0f2a")
 
 
-def a_loss_that_explodes() -> None:
+def trained(how: Execution | None = None, **changes: Any) -> None:
+    """Trains a classifier on one batch, time and again."""
     write_split()
     data = QuestionData(read_scenes(TRAIN), read_questions(TRAIN), TOKENIZER, 8, ["yes"])
     model = AnswerClassifier(CONFIG, ["no", "yes"])
-    rates = {"learning_rate": 1e30, "clip_norm": 1e30, "warmup_steps": 0}
-    section = tiny().train_vqa.classifier.model_copy(update=rates)
+    section = tiny().train_vqa.classifier.model_copy(update=changes)
     batch = data.batch(torch.arange(8))
-    fit(model, classification(model), lambda step: [batch], [batch], section, CPU)
+    fit(model, classification(model), lambda step: [batch], [batch], section, how)
+
+
+def interrupted_at(step: int, how: Execution | None = None) -> None:
+    asked = count()
+    trained(replace(how or Execution(), should_stop=lambda: next(asked) == step))
+
+
+def another_checkpoint() -> None:
+    """Weights of some other run in the checkpoint's place."""
+    Checkpoints(FOLDER.parent / "5d0e9c31").write({}, {})
+    FOLDER.parent.joinpath("5d0e9c31").rename(FOLDER)
+    trained(Execution(checkpoints=Checkpoints(FOLDER)))
+
+
+def uneven_shares() -> None:
+    write_split()
+    data = QuestionData(read_scenes(TRAIN), read_questions(TRAIN), TOKENIZER, 8, ["yes"])
+    model = AnswerClassifier(CONFIG, ["no", "yes"])
+    train(
+        model,
+        classification(model),
+        data,
+        data,
+        tiny().train_vqa.classifier.model_copy(update={"accumulate": 2}),
+        Execution(world=World(rank=0, size=3)),
+        source=Path("data"),
+        seed=0,
+        metrics_path=Path("metrics.json"),
+        curve_path=Path("curve.tsv"),
+    )
+
+
+def process_killed() -> str | None:
+    """The line of a stage of two processes, one of which is killed."""
+    code = (
+        "import os, signal, time\n"
+        "os.kill(os.getpid(), signal.SIGKILL) if os.environ['RANK'] == '1' else time.sleep(60)"
+    )
+    said = StringIO()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(training, "params_in_force", lambda: tiny(runtime__processes=2))
+        patch.setattr(sys, "orig_argv", ["python", "-c", code])
+        patch.setattr(training, "RANK", None)
+        with pytest.raises(SystemExit) as ended, redirect_stderr(said):
+            training.run_training("pretrain", lambda params: None)
+    assert ended.value.code == 1
+    return said.getvalue().removesuffix("\n")
 
 
 def arms_that_differ() -> None:
@@ -123,6 +177,7 @@ ENDS = {
     1: lambda: fail(StoppedError("stopped")),
     2: lambda: fail(UserError("a mistake")),
     130: interrupt,
+    143: lambda: signal.raise_signal(signal.SIGTERM),
 }
 
 
@@ -243,8 +298,9 @@ def verifying(command: str) -> Raiser:
 
 
 TRAINING: dict[str, Raiser] = {
+    "batch_size 32 not divisible by 6 (accumulate 2 x 3 processes)": uneven_shares,
     "step 2: loss 'answer' is not finite; no weights were written. A lower learning_rate or"
-    " clip_norm may help": a_loss_that_explodes,
+    " clip_norm may help": lambda: trained(learning_rate=1e30, clip_norm=1e30, warmup_steps=0),
     "the arms differ: tokens_equal …, largest logit difference …, tolerance …; nothing was timed": (
         arms_that_differ
     ),
@@ -252,6 +308,8 @@ TRAINING: dict[str, Raiser] = {
 }
 
 RUNNING: dict[str, Raiser] = {
+    ".resume/pretrain/1b7c0f2a/checkpoint.safetensors: got another file, or a damaged one, expected"
+    " this run's checkpoint; delete it to train from the start": another_checkpoint,
     "--batch: got 8 without --step, expected both": batch_without_step,
     "--json: got page.html, expected a path of its own, not --out's": comparing_onto(
         "page.html", "page.html"
@@ -260,6 +318,10 @@ RUNNING: dict[str, Raiser] = {
     "dvc.lock at HEAD: got no stages, expected a run's record": without_a_record,
     "HEAD: got no commit here, expected the project's folder in its clone": verify,
     "head: got oracle, expected classifier or generator": lambda: train_vqa.chosen_head(["oracle"]),
+    "interrupted after step 12 of 40: nothing was kept": lambda: interrupted_at(12),
+    "interrupted after step 12 of 40: saved; run it again to go on from there": lambda: (
+        interrupted_at(12, Execution(checkpoints=Checkpoints(FOLDER)))
+    ),
     "notes.txt/page.html: got a file above it, expected a path that can be written": (
         comparing_onto("notes.txt/page.html", "figures.json")
     ),
@@ -285,5 +347,6 @@ MAKING: dict[str, Raiser] = {
     "dvc repro ended with 255; what it says stands above": verifying("false"),
     "make preset NAME=tiy: expected one of default, …": preset("NAME=tiy"),
     "params.yaml has uncommitted edits; commit them, or add FORCE=1": preset("NAME=tiny"),
+    "pretrain: process 1 of 2 was ended by SIGKILL": process_killed,
     "seed 1: stage pretrain ended with 2": a_seed_that_ends_early,
 }

@@ -143,7 +143,7 @@ def test_the_code_raises_nothing_that_the_page_leaves_out():
 
 def raised() -> Iterator[tuple[str, int, str]]:
     """Module, line and pattern of every text that the code gives an error for a user to read."""
-    for path in sorted([*ROOT.glob("vlm/**/*.py"), *ROOT.glob("stages/*.py")]):
+    for path in sorted([*ROOT.glob("vlm/**/*.py"), *ROOT.glob("stages/**/*.py")]):
         module = path.relative_to(ROOT).as_posix()
         names = {"UserError", "StoppedError"}
         if module.startswith("vlm/config/"):

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from vlm.config import OptimizerConfig
 from vlm.data.loading import CaptionBatch, QuestionBatch, to_device
-from vlm.errors import StoppedError
+from vlm.errors import InterruptedRunError, StoppedError
 from vlm.training.execution import Execution, Row
 from vlm.training.means import Means
 from vlm.training.parallel import Parallel, fill, whole
@@ -39,7 +39,7 @@ class NonFiniteLossError(StoppedError):
         self.term = term
 
 
-class InterruptedTrainingError(StoppedError):
+class InterruptedTrainingError(InterruptedRunError):
     """Training was asked to stop and did so, between two steps."""
 
     def __init__(self, step: int, steps: int, saved: bool) -> None:
