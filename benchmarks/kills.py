@@ -32,7 +32,7 @@ WAIT = (4.0, 20.0)  # seconds, from a run's start to its kill
 OUTS = ("data", "models", "metrics", "plots")
 # They hold times that were measured.
 TIMED = ("metrics/benchmark_kv_cache.json", "plots/benchmark_kv_cache/")
-PACE = 200  # steps of each training, so that a kill mostly meets one
+PACE = 100  # steps of each training, so that a kill mostly meets one
 LOG = "run.log"
 NEWS = re.compile(
     r"^\w+: (?:going on after step \d+ of \d+|not going on .*|process \d+ is still at this stage)",

@@ -85,11 +85,11 @@ class Run:
         )
         return self
 
-    def stop_at(self, step: int) -> None:
+    def stop_at(self, step: int, objective: Callable[[nn.Module], Objective] = regression) -> None:
         """Run until so many steps are done in all."""
         how = Execution(should_stop=lambda: self.asked[-1] == step)
         with pytest.raises(InterruptedTrainingError, match=f"after step {step} of {STEPS}: saved"):
-            self.go(how)
+            self.go(how, objective=objective)
 
 
 def same(one: Run, other: Run) -> bool:

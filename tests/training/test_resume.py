@@ -6,8 +6,10 @@ from itertools import count
 import pytest
 import torch
 from resumed_run import STEPS, CrashError, Run, crashing_at, same, short
+from small_run import points
 from torch import nn
 
+from vlm.training.fit import Objective
 from vlm.training.schedule import learning_rate
 
 WAYS = {
@@ -29,6 +31,31 @@ def test_stopped_after_any_step(folder, section):
         run.go()
         assert run.told == [step] and run.asked == [*range(step + 1), *range(step, STEPS)]
         assert same(run, straight), step
+
+
+def away(model: nn.Module) -> Objective:
+    """Training draws away from what validation wants, so that its first weights are the best."""
+    return Objective(
+        lambda b: {"square": (model(b.images) - (3 if model.training else -99)).square().mean()},
+        {"square": 1.0},
+    )
+
+
+def test_the_best_weights_of_before_are_still_the_best(folder):
+    straight = Run(folder(), short()).go(objective=away)
+    assert straight.result.kept_step == 3
+    for step in range(STEPS):
+        run = Run(folder(), short())
+        run.stop_at(step, away)
+        assert same(run.go(objective=away), straight), step
+
+
+def test_every_step_drops_out_something_else(folder):
+    """On one batch, with weights that stay: losses differ by what is dropped out alone."""
+    still = short(learning_rate=1e-30, weight_decay=0.0, eval_every=1)
+    run = Run(folder(), still).go(batches=lambda step: [points(4, 0)])
+    assert len({row["train_loss"] for row in run.result.curve}) > STEPS / 2
+    assert len({row["val_loss"] for row in run.result.curve}) == 1
 
 
 def test_stopped_after_each_step(folder):
