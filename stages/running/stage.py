@@ -30,6 +30,7 @@ RESUME = Path(".resume")  # locks, and what interrupted trainings left
 FAILED, MISTAKE = 1, 2
 YIELD = 5.0  # seconds in which the launcher hears of another process's failure, and ends this one
 FULL = (errno.ENOSPC, errno.EDQUOT)  # the disk, or this user's share of it
+seconds_before: list[float] = []  # that interrupted processes put into what this one ends
 # This process's number among those that a launcher started; None where none did.
 RANK = int(os.environ["RANK"]) if "RANK" in os.environ else None
 
@@ -59,7 +60,7 @@ def run(name: str, stage: Callable[[Params], None], *, trains: bool = False) -> 
         _set_threads(params.runtime.threads)
         with _only_run(name):
             stage(params)
-        _record(name, time.perf_counter() - started, params.runtime)
+        _record(name, sum(seconds_before) + time.perf_counter() - started, params.runtime)
     except UserError as error:
         end(f"{name}: {error}", MISTAKE)
     except InterruptedRunError as error:

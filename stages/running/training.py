@@ -22,6 +22,7 @@ from stages.running.stage import (
     progress,
     run,
     say,
+    seconds_before,
     select_device,
     select_precision,
 )
@@ -91,7 +92,8 @@ def training(
         yield how
         if any(world.sums([stopping.is_requested()], device)):
             raise InterruptedTrainingError(steps, steps, saved=True)
-        if world.is_first:
+        if how.checkpoints is not None and world.is_first:
+            seconds_before.append(how.checkpoints.before)
             shutil.rmtree(folder)
 
 

@@ -11,6 +11,7 @@ from project import ROOT
 from stages.running import stopping, training
 from vlm.config import RuntimeConfig, load_params
 from vlm.model.folder import save_tensors
+from vlm.training.checkpoint import Checkpoints
 from vlm.training.fit import InterruptedTrainingError
 
 PARAMS = load_params(ROOT / "presets/tiny.yaml")
@@ -41,6 +42,7 @@ def stage(tmp_path, monkeypatch) -> Stage:
             with training.training("align", sections, inputs, 20, runtime) as how:
                 assert how.checkpoints is not None
                 folder = how.checkpoints.folder
+                how.checkpoints.read()
                 how.checkpoints.write({"w": torch.zeros(1)}, {})
                 if not ends:
                     raise CrashError
@@ -112,6 +114,16 @@ def test_after_success_nothing_is_left(stage: Stage):
     folder = stage()
     assert stage(ends=True) == folder
     assert not list(Path(".resume").rglob("*.*"))
+
+
+def test_the_seconds_of_an_interrupted_process_count(stage: Stage, monkeypatch):
+    told: list[float] = []
+    monkeypatch.setattr(training, "seconds_before", told)
+    checkpoints = Checkpoints(stage())
+    assert told == []
+    checkpoints.read()
+    stage(ends=True)
+    assert told == [checkpoints.before] and told[0] > 0
 
 
 def test_what_a_kill_left_of_a_file_goes(stage: Stage):

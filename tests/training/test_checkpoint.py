@@ -69,6 +69,19 @@ def test_checkpoints_are_written_by_the_clock(folder, monkeypatch):
     assert written == [2, 5, 8, 10]  # as steps 3, 6 and 9 are to begin, and at the end
 
 
+def test_the_seconds_of_interrupted_processes_add_up(folder, monkeypatch):
+    now = [time.monotonic()]
+    monkeypatch.setattr(checkpoint.time, "monotonic", lambda: now[0])
+    place = folder() / "fingerprint"
+    for seconds, before in ((7.0, 0.0), (5.0, 7.0), (0.0, 12.0)):
+        checkpoints = Checkpoints(place)
+        checkpoints._began = now[0]  # its default is the real clock
+        assert (checkpoints.read() is None) == (before == 0)
+        assert checkpoints.before == pytest.approx(before)
+        now[0] += seconds
+        checkpoints.write({}, {})
+
+
 def test_a_full_disk_ends_the_run_and_keeps_the_checkpoint_before(folder, monkeypatch):
     straight, run = Run(folder(), short()).go(), Run(folder(), short(), seconds=0)
     calls = count()

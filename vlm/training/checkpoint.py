@@ -29,11 +29,14 @@ class Checkpoints:
     Attributes:
         folder: of this very run: its name must stand for parameters, inputs and code.
         seconds: between two checkpoints; 0 writes one after each step.
+        before: seconds that earlier processes took up to the checkpoint that was read.
     """
 
     folder: Path
     seconds: float = 30.0
-    _last: float = field(default_factory=time.monotonic)
+    before: float = field(default=0.0, init=False)
+    _began: float = field(default_factory=time.monotonic, init=False)
+    _last: float = field(default_factory=time.monotonic, init=False)
 
     @property
     def path(self) -> Path:
@@ -50,7 +53,8 @@ class Checkpoints:
         Raises:
             OSError: the disk is full; the checkpoint before stays.
         """
-        told = json.dumps({"run": self.folder.name, **numbers})
+        seconds = self.before + time.monotonic() - self._began
+        told = json.dumps({"run": self.folder.name, "seconds": seconds, **numbers})
         with atomic_path(self.path) as partial:
             save_tensors(dict(tensors), partial, {"numbers": told})
         self._last = time.monotonic()
@@ -75,4 +79,5 @@ class Checkpoints:
                 f"{self.path}: got another file, or a damaged one, expected this run's checkpoint;"
                 " delete it to train from the start"
             )
+        self.before = numbers.pop("seconds")
         return tensors, numbers
