@@ -64,8 +64,8 @@ def processes_up(device: torch.device) -> Iterator[World]:
     if device.type == "cuda":
         torch.cuda.set_device(device)
     dist.init_process_group("nccl" if device.type == "cuda" else "gloo", timeout=SILENCE)
-    try:
-        yield World(dist.get_rank(), dist.get_world_size())
-        dist.barrier()  # no one leaves while another still needs it
-    finally:
-        dist.destroy_process_group()
+    yield World(dist.get_rank(), dist.get_world_size())
+    dist.barrier()  # no one leaves while another still needs it
+    # After a failure the connections last as long as the process, so that the others hear of it
+    # only when this one has said what it has to say.
+    dist.destroy_process_group()

@@ -5,6 +5,7 @@ import errno
 import os
 import platform
 import resource
+import signal
 import sys
 import time
 from collections.abc import Callable
@@ -75,7 +76,7 @@ def run(name: str, stage: Callable[[Params], None], *, trains: bool = False) -> 
         end(f"{name}: interrupted; nothing half-written was left", stopping.status())
     except RuntimeError:
         if RANK is not None:  # it may only be that another process has gone; that one speaks first
-            time.sleep(YIELD)
+            _let_others_speak()
         raise
     sys.exit(0)
 
@@ -99,6 +100,9 @@ def select_device(runtime: RuntimeConfig) -> "torch.device":
         raise UserError("runtime.device: got cuda, expected cpu or auto: no GPU is available")
     if not has_gpu or runtime.device == "cpu":
         return torch.device("cpu")
+    wanted, found = int(os.environ.get("LOCAL_WORLD_SIZE", 1)), torch.cuda.device_count()
+    if wanted > found:
+        raise UserError(f"runtime.processes: got {wanted}, expected at most {found}: a GPU each")
     return torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0)))
 
 
@@ -172,9 +176,17 @@ def _set_threads(threads: int) -> None:
         setattr(torch.utils.deterministic, "fill_uninitialized_memory", False)  # noqa: B010
 
 
+def _let_others_speak() -> None:
+    """Give the launcher time to end this process, which from here on it does without a word."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_DFL)
+    time.sleep(YIELD)
+
+
 def end(line: str, status: int) -> NoReturn:
+    """Exit with `status`, having said `line` where there is one."""
     if RANK:  # the first process says what all of them have to say, and the launcher ends the rest
-        time.sleep(YIELD)
+        _let_others_speak()
         line = f"process {RANK}: {line}"
     if line:
         say(line)

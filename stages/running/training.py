@@ -27,8 +27,10 @@ from stages.running.stage import (
     select_precision,
 )
 from vlm.config import Params, RuntimeConfig
+from vlm.errors import UserError
 from vlm.files import read_json, write_json
 from vlm.training.checkpoint import CHECKPOINT, Checkpoints
+from vlm.training.distributed import World
 from vlm.training.execution import Execution
 from vlm.training.fit import InterruptedTrainingError
 
@@ -79,7 +81,9 @@ def training(
             runtime.compile,
             should_stop=stopping.is_requested,
         )
-        folder = world.from_first(world.is_first and _open_folder(name, sections, inputs))
+        identity = _identity(sections, inputs)
+        _require_same(world, {**identity, "runtime": _how_is_shared(runtime)})
+        folder = world.from_first(world.is_first and _open_folder(name, identity))
         how = replace(how, checkpoints=Checkpoints(folder, runtime.checkpoint_seconds))
         if world.is_first:
             how = replace(
@@ -97,15 +101,39 @@ def training(
             shutil.rmtree(folder)
 
 
-def _open_folder(name: str, sections: Mapping[str, Any], inputs: Sequence[Path]) -> Path:
-    """The folder of this very run's checkpoint; says which other runs wait beside it, and why."""
-    identity = {
+def _identity(sections: Mapping[str, Any], inputs: Sequence[Path]) -> dict[str, str]:
+    """What makes a run this one and no other."""
+    return {
         "parameters": _digest(repr(_plain(sections)).encode()),
         "data": _digest(*(_content(path) for path in inputs)),
         "code": _digest(
             *(version(name).encode() for name in LIBRARIES), *map(_content, _modules())
         ),
     }
+
+
+def _how_is_shared(runtime: RuntimeConfig) -> str:
+    """What of `runtime` all processes must have alike."""
+    return f"{runtime.parallel} {runtime.precision} {runtime.compile}"
+
+
+def _require_same(world: World, work: Mapping[str, str]) -> None:
+    """Processes of several hosts must not train on different things.
+
+    Raises:
+        UserError: two of them have different work.
+    """
+    first, *others = world.everyones(work)
+    for rank, other in enumerate(others, start=1):
+        differs = " and ".join(part for part in first if other[part] != first[part])
+        if differs:
+            raise UserError(
+                f"processes 0 and {rank} were given other {differs}, expected the same on all hosts"
+            )
+
+
+def _open_folder(name: str, identity: Mapping[str, str]) -> Path:
+    """The folder of this very run's checkpoint; says which other runs wait beside it, and why."""
     folder = RESUME / name / _digest(*(part.encode() for part in identity.values()))
     for left in folder.glob("*.partial"):  # of a process that was killed as it wrote
         left.unlink()

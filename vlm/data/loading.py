@@ -25,6 +25,7 @@ from vlm.rules import check_batch
 
 Batch = TypeVar("Batch", "CaptionBatch", "QuestionBatch")
 UNKNOWN_ANSWER = -1
+MARKS = 2  # begin and end: the tokens of the shortest text
 
 
 def to_floats(images: Tensor) -> Tensor:
@@ -79,7 +80,8 @@ class TextTable:
 
     def take(self, items: Tensor, length: int = 0) -> Tensor:
         """(n, T) ids of distinct texts `items`: T is the longest of them, and at least `length`."""
-        ids = self.ids[items, : int(self.lengths[items].max())]
+        longest = int(self.lengths[items].max()) if len(items) else MARKS
+        ids = self.ids[items, :longest]
         return F.pad(ids, (0, max(length - ids.shape[1], 0)), value=PAD_ID)
 
 

@@ -69,6 +69,13 @@ class World:
         dist.broadcast_object_list(box)
         return box[0]
 
+    def everyones(self, thing: Any) -> list[Any]:
+        """Each process's `thing`, in order, on every process."""
+        things = [thing] * self.size
+        if self.size > 1:
+            dist.all_gather_object(things, thing)
+        return things
+
 
 ALONE = World()
 

@@ -10,6 +10,7 @@ from typing import Literal
 
 import torch
 from torch import Tensor, nn
+from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FSDPModule, fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.nn.parallel import DistributedDataParallel
@@ -46,10 +47,13 @@ class Parallel:
             self.run = DistributedDataParallel(module, forward_sync_buffers=False)
             return
         scalars = {p for p in module.parameters() if p.ndim == 0}  # FSDP2 takes none
+        # Left to itself FSDP2 would take a GPU wherever there is one, asked for or not.
+        device = next(module.parameters()).device.type
+        mesh = init_device_mesh(device, (world.size,))
         for part in module.modules():
             if isinstance(part, EncoderBlock | DecoderBlock):
-                fully_shard(part)
-        self._sharded = fully_shard(module, ignored_params=scalars)
+                fully_shard(part, mesh=mesh)
+        self._sharded = fully_shard(module, mesh=mesh, ignored_params=scalars)
         self._alone = [p for p in scalars if p.requires_grad]
 
     @contextmanager
