@@ -108,10 +108,9 @@ def test_a_process_that_fails_speaks_and_the_others_keep_silent(copy):
 
 
 def test_a_mistake_is_told_once(copy):
-    with copy.edit("params.yaml", "batch_size: 32", "batch_size: 32"):
-        text = (copy.folder / "params.yaml").read_text()
-        (copy.folder / "params.yaml").write_text(text.replace("batch_size: 32", "batch_size: 31"))
-        done = copy.run("python", "-m", "stages.pretrain", check=False)
+    params = copy.folder / "params.yaml"
+    params.write_text(params.read_text().replace("batch_size: 32", "batch_size: 31"))
+    done = copy.run("python", "-m", "stages.pretrain", check=False)
     assert done.returncode == 2
     assert done.stderr == (
         "pretrain: batch_size 31 not divisible by 2 (accumulate 1 x 2 processes)\n"
@@ -175,10 +174,8 @@ def test_hosts_with_other_data_are_told_so(copy, tmp_path):
     shard.rename(shard.with_name("scenes-00001.parquet"))
     ends = on_two_hosts([copy.folder, other], copy.env, "stages.pretrain")
     assert all(status != 0 for status, _ in ends)
-    assert any(
-        "pretrain: processes 0 and 1 were given other data" in said and "Traceback" not in said
-        for _, said in ends
-    ), ends
+    line = "pretrain: processes 0 and 1 were given other data, expected the same on all hosts\n"
+    assert any(said.startswith(line) for _, said in ends), ends  # and then come the agents' words
 
 
 def test_what_does_not_train_is_done_once(copy):
