@@ -82,7 +82,7 @@ def training(
             should_stop=stopping.is_requested,
         )
         identity = _identity(sections, inputs)
-        _require_same(world, {**identity, "runtime": _how_is_shared(runtime)})
+        require_same(world, {**identity, "runtime": _how_is_shared(runtime)})
         folder = world.from_first(world.is_first and _open_folder(name, identity))
         how = replace(how, checkpoints=Checkpoints(folder, runtime.checkpoint_seconds))
         if world.is_first:
@@ -117,7 +117,7 @@ def _how_is_shared(runtime: RuntimeConfig) -> str:
     return f"{runtime.parallel} {runtime.precision} {runtime.compile}"
 
 
-def _require_same(world: World, work: Mapping[str, str]) -> None:
+def require_same(world: World, work: Mapping[str, str]) -> None:
     """Processes of several hosts must not train on different things.
 
     Raises:

@@ -6,10 +6,14 @@ from typing import Any
 import pytest
 import shared_work
 import torch
-from shared_work import BATCH, PICTURES, STOP, together
+from shared_work import BATCH, CONFIG, PICTURES, STOP, captions, questions, together, trained
 
 from vlm.data.loading import PictureOrder
+from vlm.model.vqa import AnswerClassifier, PhraseGenerator
 from vlm.training.checkpoint import CHECKPOINT
+from vlm.training.execution import Execution
+from vlm.training.objectives import classification, generation, pretraining
+from vlm.training.vision_language import VisionLanguageModel
 
 SIZES = (1, 2, 4)
 
@@ -136,3 +140,45 @@ def test_another_number_of_processes_goes_on_from_a_checkpoint(runs):
     for result in each(runs, "taken_over"):
         assert result["resumed"] == [STOP]
         assert_same_rest(result, runs)
+
+
+CHOICES = [
+    *(
+        ("classifier", fusion, frequency)
+        for fusion in ("multiply", "concat", "attention")
+        for frequency in (0.0, 5.0)
+    ),
+    *(
+        ("generator", memory, context)
+        for memory in ("pooled", "tokens")
+        for context in ("fused", "none")
+    ),
+]
+
+
+@pytest.mark.parametrize(("head", "first", "second"), CHOICES)
+def test_every_weight_that_learns_gets_a_gradient(head, first, second):
+    """In copies a weight without one would keep all processes waiting for it."""
+    data = questions()
+    if head == "classifier":
+        model = AnswerClassifier(CONFIG, ["no", "yes"], first, question_frequency=second)
+        objective = classification(model)
+    else:
+        model = PhraseGenerator(CONFIG, first, second, 5.0)
+        objective = generation(model)
+    for pictures in (torch.arange(4), torch.tensor([1])):  # the latter's answers are all unknown
+        model.zero_grad()
+        sum(objective.losses(data.batch(pictures)).values()).backward()
+        assert [name for name, p in model.named_parameters() if p.grad is None] == []
+
+
+def test_bf16_products_leave_losses_and_weights_in_fp32(tmp_path):
+    model = VisionLanguageModel(CONFIG)
+    objective, how = pretraining(model, True), Execution(precision=torch.bfloat16)
+    with how.autocast():
+        assert model.encode_images(torch.zeros(1, 1, 16, 16)).pooled.dtype == torch.bfloat16
+        terms = objective.losses(captions().batch(torch.arange(8)))
+    assert {term.dtype for term in terms.values()} == {torch.float32}
+    half = trained(model, objective, captions(), how, tmp_path)
+    assert {weight.dtype for weight in half["weights"].values()} == {torch.float32}
+    assert half["curve"][-1]["train_loss"] < half["curve"][0]["train_loss"]

@@ -24,6 +24,7 @@ from raise_parameters import tiny
 from stages import benchmark_kv_cache, train_vqa
 from stages.running import stage as runner
 from stages.running import training
+from stages.running.training import require_same
 from vlm.app import cli, seeds
 from vlm.app.compare import compare
 from vlm.app.sides import read_side
@@ -129,6 +130,20 @@ def cuda_without_a_gpu() -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(torch.cuda, "is_available", lambda: False)
         runner.select_device(tiny(runtime__device="cuda").runtime)
+
+
+def more_processes_than_gpus() -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(torch.cuda, "is_available", lambda: True)
+        patch.setattr(torch.cuda, "device_count", lambda: 1)
+        patch.setenv("LOCAL_WORLD_SIZE", "2")
+        runner.select_device(tiny(runtime__device="cuda").runtime)
+
+
+def hosts_that_differ() -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(World, "everyones", lambda world, work: [work, {**work, "data": "other"}])
+        require_same(World(), {"parameters": "ours", "data": "ours"})
 
 
 def loading_interrupted(*stage: str) -> tuple[int, str]:
@@ -329,7 +344,9 @@ RUNNING: dict[str, Raiser] = {
     "pretrain: no space left on the disk; nothing half-written was left": lambda: stage_end(
         full_disk
     )[1],
+    "processes 0 and 1 were given other data, expected the same on all hosts": hosts_that_differ,
     "runtime.device: got cuda, expected cpu or auto: no GPU is available": cuda_without_a_gpu,
+    "runtime.processes: got 2, expected at most 1: a GPU each": more_processes_than_gpus,
     "v1: data/predictions isn't in DVC's cache; check that revision out and run dvc repro, or dvc"
     " exp apply it": comparing_at("v1", f"outs:\n- md5: {'0' * 32}.dir\n  path: predictions\n"),
     "v1: DVC can't read it: got no data/predictions among its outs": comparing_at("v1", "outs: []"),

@@ -149,7 +149,9 @@ class PhraseGenerator(DualEncoder):
         self.memory_kind: MemoryKind = memory
         self.context: Context = context
         self.question_frequency = question_frequency
-        self.question_code = QuestionCode(config.text_hidden, question_frequency)
+        # Where nothing reads the code, weights in it would never learn.
+        is_read = memory == "pooled" or context == "fused"
+        self.question_code = QuestionCode(config.text_hidden, question_frequency * is_read)
         if context == "fused":
             self.fuse = nn.Sequential(
                 nn.LayerNorm(config.text_hidden), nn.Linear(config.text_hidden, config.text_hidden)
