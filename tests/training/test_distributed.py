@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 import shared_work
 import torch
-from shared_work import BATCH, CONFIG, PICTURES, STOP, captions, questions, together, trained
+from shared_data import BATCH, CONFIG, PICTURES, captions, questions
+from shared_work import STOP, together, trained
 
 from vlm.data.loading import PictureOrder
 from vlm.model.vqa import AnswerClassifier, PhraseGenerator
