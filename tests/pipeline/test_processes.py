@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from conftest import Checkout
 
-pytestmark = pytest.mark.pipeline
+pytestmark = [pytest.mark.pipeline, pytest.mark.slow]
 
 # A stage whose second process ends at the tenth step, as its argument says.
 DYING = """

@@ -1,14 +1,18 @@
 """A small world of three shapes, for trainings that several processes do."""
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import torch
+from torch import Tensor, nn
 
 from vlm.config import OptimizerConfig
 from vlm.data.loading import CaptionData, QuestionData
 from vlm.data.tables import QuestionTable, SceneTable
 from vlm.data.tokenizer import TextTokenizer
 from vlm.model.vlm import VLMConfig
+from vlm.training.fit import Objective
 
 PICTURES, BATCH = 24, 8
 KINDS = ("plus", "circle", "square")
@@ -81,3 +85,36 @@ def questions(unasked: int = 0) -> QuestionData:
         phrase=answers,
     )
     return QuestionData(SCENES, table, TOKENIZER, 8, ["no", "yes"])
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A batch that tells which pictures it holds; one number each to learn from."""
+
+    images: Tensor
+    counts: dict[str, int]
+
+
+class Watched:
+    """Data that writes down what it was asked for."""
+
+    def __init__(self, poisoned: bool = False) -> None:
+        self.seen: list[Tensor] = []
+        self.draws: list[Tensor] = []
+        self.poisoned = poisoned
+
+    def __len__(self) -> int:
+        return PICTURES
+
+    def batch(self, pictures: Tensor, draws: Tensor | None = None) -> Seen:
+        if draws is not None:
+            self.seen.append(pictures)
+            self.draws.append(draws)
+        values = pictures[:, None].double()
+        if self.poisoned and len(self.seen) == 4 and draws is not None:
+            values = values * torch.nan
+        return Seen(values.float(), {"square": len(pictures)})
+
+
+def squares(model: nn.Module) -> Objective[Any]:
+    return Objective(lambda b: {"square": (model(b.images) - 3).square().mean()}, {"square": 1.0})

@@ -6,7 +6,7 @@ A test does the same alone, and compares. Processes import this file, and so not
 import shutil
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,17 @@ import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
 import torch.nn.functional as F
-from shared_data import CONFIG, PICTURES, SCENES, captions, questions, section
+from shared_data import (
+    CONFIG,
+    PICTURES,
+    SCENES,
+    Seen,
+    Watched,
+    captions,
+    questions,
+    section,
+    squares,
+)
 from torch import Tensor, nn
 
 from vlm.losses import info_nce_loss
@@ -168,39 +178,6 @@ def validated(world: World, folder: Path) -> dict[str, Any]:
     data = captions()
     batches = [data.batch(part) for part in torch.arange(20).split(8)]
     return evaluate_loss(model, pretraining(model, True, world), batches, Execution(world=world))
-
-
-@dataclass(frozen=True)
-class Seen:
-    """A batch that tells which pictures it holds; one number each to learn from."""
-
-    images: Tensor
-    counts: dict[str, int]
-
-
-class Watched:
-    """Data that writes down what it was asked for."""
-
-    def __init__(self, poisoned: bool = False) -> None:
-        self.seen: list[Tensor] = []
-        self.draws: list[Tensor] = []
-        self.poisoned = poisoned
-
-    def __len__(self) -> int:
-        return PICTURES
-
-    def batch(self, pictures: Tensor, draws: Tensor | None = None) -> Seen:
-        if draws is not None:
-            self.seen.append(pictures)
-            self.draws.append(draws)
-        values = pictures[:, None].double()
-        if self.poisoned and len(self.seen) == 4 and draws is not None:
-            values = values * torch.nan
-        return Seen(values.float(), {"square": len(pictures)})
-
-
-def squares(model: nn.Module) -> Objective[Any]:
-    return Objective(lambda b: {"square": (model(b.images) - 3).square().mean()}, {"square": 1.0})
 
 
 def order(world: World, folder: Path) -> dict[str, Any]:
