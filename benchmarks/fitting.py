@@ -8,7 +8,8 @@ from torch import nn
 from vlm.config import OptimizerConfig
 from vlm.data.loading import CaptionBatch, QuestionBatch
 from vlm.training.execution import Execution, Row
-from vlm.training.fit import Objective, fit
+from vlm.training.fit import fit
+from vlm.training.terms import Objective
 
 Batch = TypeVar("Batch", CaptionBatch, QuestionBatch)
 

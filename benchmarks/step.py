@@ -35,8 +35,8 @@ from vlm.data.tokenizer import TextTokenizer
 from vlm.errors import UserError
 from vlm.model.build import vlm_config
 from vlm.model.projector import freeze
-from vlm.training.fit import Objective
 from vlm.training.objectives import pretraining
+from vlm.training.terms import Objective
 from vlm.training.vision_language import VisionLanguageModel
 
 MISTAKE = 2

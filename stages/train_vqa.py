@@ -21,8 +21,8 @@ from vlm.model.projector import freeze
 from vlm.model.vlm import VLMConfig
 from vlm.model.vqa import AnswerClassifier, PhraseGenerator
 from vlm.training.execution import Execution
-from vlm.training.fit import Objective
 from vlm.training.objectives import classification, generation
+from vlm.training.terms import Objective
 from vlm.training.train import train
 
 DATA, PRETRAINED = Path("data"), Path("models/pretrain")

@@ -35,6 +35,7 @@ from vlm.training.execution import Execution
 from vlm.training.fit import InterruptedTrainingError
 
 IDENTITY = "run.json"
+COMPILERS = ("c++", "g++", "clang++")  # one of which PyTorch compiles with
 LIBRARIES = ("numpy", "tokenizers", "torch")  # that decide what a step does, or to what
 
 
@@ -68,10 +69,13 @@ def training(
         runtime: what the user wants of the machine.
 
     Raises:
+        UserError: a device or a compiler that isn't there, or hosts with other work.
         InterruptedTrainingError: a signal came too late for `fit` to see it. Ending well would let
             DVC go on with the next stage.
     """
     device = select_device(runtime)
+    if runtime.compile and device.type == "cpu" and not any(map(shutil.which, COMPILERS)):
+        raise UserError(f"runtime.compile: got true, expected a compiler: {' or '.join(COMPILERS)}")
     with processes_up(device) as world, stopping.patience():
         how = Execution(
             device,

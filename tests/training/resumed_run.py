@@ -13,7 +13,8 @@ from torch import nn
 from vlm.config import OptimizerConfig
 from vlm.training.checkpoint import Checkpoints
 from vlm.training.execution import Execution
-from vlm.training.fit import FitResult, InterruptedTrainingError, Objective, fit
+from vlm.training.fit import FitResult, InterruptedTrainingError, fit
+from vlm.training.terms import Objective
 
 NEVER = 1e9  # seconds
 STEPS = 7

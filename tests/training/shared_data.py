@@ -12,7 +12,7 @@ from vlm.data.loading import CaptionData, QuestionData
 from vlm.data.tables import QuestionTable, SceneTable
 from vlm.data.tokenizer import TextTokenizer
 from vlm.model.vlm import VLMConfig
-from vlm.training.fit import Objective
+from vlm.training.terms import Objective
 
 PICTURES, BATCH = 24, 8
 KINDS = ("plus", "circle", "square")

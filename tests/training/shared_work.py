@@ -35,13 +35,7 @@ from vlm.training import train as training
 from vlm.training.checkpoint import Checkpoints
 from vlm.training.distributed import ALONE, World
 from vlm.training.execution import Execution
-from vlm.training.fit import (
-    InterruptedTrainingError,
-    NonFiniteLossError,
-    Objective,
-    evaluate_loss,
-    fit,
-)
+from vlm.training.fit import InterruptedTrainingError, fit
 from vlm.training.objectives import (
     alignment,
     classification,
@@ -50,6 +44,7 @@ from vlm.training.objectives import (
     pretraining,
 )
 from vlm.training.parallel import Strategy
+from vlm.training.terms import NonFiniteLossError, Objective, evaluate_loss
 from vlm.training.vision_language import VisionLanguageModel
 
 STOP = 7  # the step after which the last process wants to stop

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from vlm.config import OptimizerConfig
-from vlm.training.fit import Objective
+from vlm.training.terms import Objective
 
 
 def config(**changes) -> OptimizerConfig:

@@ -17,7 +17,8 @@ from vlm.errors import UserError
 from vlm.training import checkpoint
 from vlm.training.checkpoint import Checkpoints
 from vlm.training.execution import Execution
-from vlm.training.fit import InterruptedTrainingError, NonFiniteLossError, fit
+from vlm.training.fit import InterruptedTrainingError, fit
+from vlm.training.terms import NonFiniteLossError
 
 
 @pytest.mark.parametrize("asked_to_stop", [False, True])

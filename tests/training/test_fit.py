@@ -9,8 +9,9 @@ from small_run import Numbers, config, points, regression
 from torch import nn
 
 from vlm.training.execution import Execution
-from vlm.training.fit import NonFiniteLossError, Objective, evaluate_loss, fit
+from vlm.training.fit import fit
 from vlm.training.schedule import learning_rate, make_optimizer
+from vlm.training.terms import NonFiniteLossError, Objective, evaluate_loss
 from vlm.training.train import train
 
 

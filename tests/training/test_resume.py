@@ -9,8 +9,8 @@ from resumed_run import STEPS, CrashError, Run, crashing_at, same, short
 from small_run import points
 from torch import nn
 
-from vlm.training.fit import Objective
 from vlm.training.schedule import learning_rate
+from vlm.training.terms import Objective
 
 WAYS = {
     "best": short(),

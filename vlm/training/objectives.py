@@ -15,7 +15,7 @@ from vlm.model.vlm import DualEncoder
 from vlm.model.vqa import AnswerClassifier, PhraseGenerator
 from vlm.training.distributed import ALONE, World
 from vlm.training.execution import Execution
-from vlm.training.fit import Objective
+from vlm.training.terms import Objective
 from vlm.training.vision_language import VisionLanguageModel
 
 FROZEN_BATCH = 64  # pictures a pass of a frozen encoder

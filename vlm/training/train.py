@@ -13,8 +13,9 @@ from vlm.errors import UserError
 from vlm.files import write_json, write_text
 from vlm.training.distributed import World
 from vlm.training.execution import Execution, Row
-from vlm.training.fit import FitResult, NonFiniteLossError, Objective, fit
+from vlm.training.fit import FitResult, fit
 from vlm.training.parallel import whole
+from vlm.training.terms import NonFiniteLossError, Objective
 
 Batch = TypeVar("Batch", CaptionBatch, QuestionBatch)
 Batch_co = TypeVar("Batch_co", covariant=True)
