@@ -24,7 +24,6 @@ from raise_parameters import tiny
 from stages import benchmark_kv_cache, train_vqa
 from stages.running import stage as runner
 from stages.running import training
-from stages.running.training import require_same
 from vlm.app import cli, seeds
 from vlm.app.compare import compare
 from vlm.app.sides import read_side
@@ -132,6 +131,14 @@ def cuda_without_a_gpu() -> None:
         runner.select_device(tiny(runtime__device="cuda").runtime)
 
 
+def no_compiler() -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(shutil, "which", lambda name: None)
+        runtime = tiny(runtime__compile=True, runtime__device="cpu").runtime
+        with training.training("pretrain", {}, [], 1, runtime):
+            raise AssertionError("it began")
+
+
 def more_processes_than_gpus() -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(torch.cuda, "is_available", lambda: True)
@@ -143,7 +150,7 @@ def more_processes_than_gpus() -> None:
 def hosts_that_differ() -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(World, "everyones", lambda world, work: [work, {**work, "data": "other"}])
-        require_same(World(), {"parameters": "ours", "data": "ours"})
+        training.require_same(World(), {"parameters": "ours", "data": "ours"})
 
 
 def loading_interrupted(*stage: str) -> tuple[int, str]:
@@ -345,6 +352,7 @@ RUNNING: dict[str, Raiser] = {
         full_disk
     )[1],
     "processes 0 and 1 were given other data, expected the same on all hosts": hosts_that_differ,
+    "runtime.compile: got true, expected a compiler: c++ or g++ or clang++": no_compiler,
     "runtime.device: got cuda, expected cpu or auto: no GPU is available": cuda_without_a_gpu,
     "runtime.processes: got 2, expected at most 1: a GPU each": more_processes_than_gpus,
     "v1: data/predictions isn't in DVC's cache; check that revision out and run dvc repro, or dvc"
