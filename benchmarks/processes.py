@@ -17,6 +17,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -34,7 +35,7 @@ from vlm.errors import UserError
 from vlm.model.build import vlm_config
 from vlm.training.distributed import World
 from vlm.training.execution import Execution, Row
-from vlm.training.fit import fit
+from vlm.training.fit import InterruptedTrainingError, fit
 from vlm.training.objectives import pretraining
 from vlm.training.parallel import Strategy
 from vlm.training.vision_language import VisionLanguageModel
@@ -155,7 +156,7 @@ def train(job: Job, world: World) -> tuple[list[Row], float]:
     objective = pretraining(model, section.mask_equivalent, world)
 
     def batches(step: int) -> list[CaptionBatch]:
-        return [data.batch(world.share(order.pictures(step)))]
+        return [data.batch(order.pictures(step), own=world.own(section.batch_size))]
 
     rows: list[Row] = []
     moments: list[float] = []
@@ -165,11 +166,16 @@ def train(job: Job, world: World) -> tuple[list[Row], float]:
         if row is not None:
             rows.append(row)
 
-    how = Execution(world=world, strategy=job.parallel, report=report)
+    how = Execution(
+        world=world,
+        strategy=job.parallel,
+        should_stop=lambda: len(rows) == max(COMPARED),
+        report=report,
+    )
     seen = [data.batch(torch.arange(2))]  # what validation makes of it is of no interest
-    steps = {"steps": max(COMPARED), "eval_every": 1, "warmup_steps": max(COMPARED)}
-    fit(model, objective, batches, seen, section.model_copy(update=steps), how, params.seed)
-    losses = list(rows)
+    with suppress(InterruptedTrainingError):  # at the schedule's own rates, no further than needed
+        fit(model, objective, batches, seen, section.model_copy(update={"eval_every": 1}), how)
+    losses, how = list(rows), Execution(world=world, strategy=job.parallel, report=report)
     moments.clear()
     timed = WARM + job.steps
     steps = {"steps": timed + 1, "eval_every": timed + 1, "warmup_steps": timed + 1}

@@ -44,8 +44,8 @@ def info_nce_loss(
         log_tau: log of the scale on the cosines; the scale is held to [1e-3, 100].
         equivalent: (B, B) bool; True leaves text j out of picture i's negatives and picture i
             out of text j's, since it would be right. The pair itself always stays.
-        gather: where processes share a batch of G pairs and this one has B of them, (B, D) to
-            everyone's (G, D), with gradients. Each pair then picks among all; `equivalent` and the
+        gather: where processes share a batch of G pairs and this one has B of them, (B, n) to
+            everyone's (G, n), with gradients. Each pair then picks among all; `equivalent` and the
             similarity are (B, G), and the mean over processes is the loss of the whole batch.
         begin: how many of the G come before this process's own.
 
@@ -66,8 +66,9 @@ def info_nce_loss(
             similarity = scale * images @ texts.T
             directions = [similarity, similarity.T]
         else:
-            similarity = scale * images @ gather(texts).T
-            directions = [similarity, scale * texts @ gather(images).T]
+            all_images, all_texts = gather(torch.cat([images, texts], dim=1)).chunk(2, dim=1)
+            similarity = scale * images @ all_texts.T
+            directions = [similarity, scale * texts @ all_images.T]
         own = torch.arange(len(images), device=images.device) + begin
         if equivalent is not None:
             if equivalent.shape != similarity.shape:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from vlm.config import OptimizerConfig
-from vlm.data.loading import CaptionData, QuestionData
+from vlm.data.loading import EVERY, CaptionData, QuestionData
 from vlm.data.tables import QuestionTable, SceneTable
 from vlm.data.tokenizer import TextTokenizer
 from vlm.model.vlm import VLMConfig
@@ -106,10 +106,11 @@ class Watched:
     def __len__(self) -> int:
         return PICTURES
 
-    def batch(self, pictures: Tensor, draws: Tensor | None = None) -> Seen:
+    def batch(self, pictures: Tensor, draws: Tensor | None = None, own: slice = EVERY) -> Seen:
+        pictures = pictures[own]
         if draws is not None:
             self.seen.append(pictures)
-            self.draws.append(draws)
+            self.draws.append(draws[own])
         values = pictures[:, None].double()
         if self.poisoned and len(self.seen) == 4 and draws is not None:
             values = values * torch.nan

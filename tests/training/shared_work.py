@@ -48,6 +48,7 @@ from vlm.training.terms import NonFiniteLossError, Objective, evaluate_loss
 from vlm.training.vision_language import VisionLanguageModel
 
 STOP = 7  # the step after which the last process wants to stop
+RUN = "run"  # a checkpoint is taken up by a run of its name alone
 
 
 def trained(
@@ -224,7 +225,7 @@ def interrupted(world: World, folder: Path) -> dict[str, Any]:
         asked.append(None)
         return len(asked) > STOP and world.rank == world.size - 1
 
-    checkpoints = Checkpoints(folder, seconds=1e9)
+    checkpoints = Checkpoints(folder / RUN, seconds=1e9)
     how = Execution(checkpoints=checkpoints, strategy="shard", should_stop=should_stop)
     said = ""
     try:
@@ -240,7 +241,7 @@ def interrupted(world: World, folder: Path) -> dict[str, Any]:
 def taken_over(world: World, folder: Path) -> dict[str, Any]:
     """Go on from what a run of another number of processes left in `folder`."""
     resumed: list[int] = []
-    how = Execution(checkpoints=Checkpoints(folder, seconds=1e9), resumed=resumed.append)
+    how = Execution(checkpoints=Checkpoints(folder / RUN, seconds=1e9), resumed=resumed.append)
     return {"resumed": resumed, **pretrained(world, folder, how)}
 
 

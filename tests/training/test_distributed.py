@@ -7,7 +7,7 @@ import pytest
 import shared_work
 import torch
 from shared_data import BATCH, CONFIG, PICTURES, captions, questions
-from shared_work import STOP, together, trained
+from shared_work import RUN, STOP, together, trained
 
 from vlm.data.loading import PictureOrder
 from vlm.model.vqa import AnswerClassifier, PhraseGenerator
@@ -31,9 +31,9 @@ def runs(tmp_path_factory) -> dict[int, list[dict[str, Any]]]:
     for size in SIZES:
         folder = root / str(size)
         if before is not None:
-            (folder / "taken_over").mkdir(parents=True)
+            (folder / "taken_over" / RUN).mkdir(parents=True)
             shutil.copyfile(
-                before / "interrupted/stopped.safetensors", folder / "taken_over" / CHECKPOINT
+                before / "interrupted/stopped.safetensors", folder / "taken_over" / RUN / CHECKPOINT
             )
         done[size] = together(size, folder)
         before = folder

@@ -109,7 +109,7 @@ class Poisoned:
     def __len__(self) -> int:
         return 8
 
-    def batch(self, pictures, draws=None):
+    def batch(self, pictures, draws=None, own=None):
         self.steps += draws is not None
         bad = self.bad and self.steps == 4
         return Numbers(torch.full((4, 2), math.nan if bad else 1.0), {"square": 4})

@@ -25,6 +25,7 @@ from vlm.rules import check_batch
 
 Batch = TypeVar("Batch", "CaptionBatch", "QuestionBatch")
 UNKNOWN_ANSWER = -1
+EVERY = slice(None)
 MARKS = 2  # begin and end: the tokens of the shortest text
 
 
@@ -92,7 +93,8 @@ class CaptionBatch:
     Attributes:
         images: (P, C, H, W) uint8.
         text_ids: (P, T).
-        keys: (P,) the same number where two pictures' captions state the same facts.
+        keys: (G,) of all pictures of which these are a share: the same number where two pictures'
+            captions state the same facts.
         features: (P, D) of a frozen encoder, where they were computed before.
         counts: supervised items by loss term.
     """
@@ -133,13 +135,18 @@ class CaptionData:
         """(num,) rows in `texts` of the first caption of each of the first `num` pictures."""
         return self.texts.rows[self._begin[:num]]
 
-    def batch(self, pictures: Tensor, draws: Tensor | None = None) -> CaptionBatch:
-        """These pictures with their first caption each, or the one that `draws` picks.
+    def batch(
+        self, pictures: Tensor, draws: Tensor | None = None, own: slice = EVERY
+    ) -> CaptionBatch:
+        """Of some pictures the `own`, with their first caption each, or the one that `draws` picks.
 
         Args:
-            pictures: (P,) indices.
-            draws: (P,) floats in [0, 1): the share of a picture's captions that lie before its one.
+            pictures: (G,) indices.
+            draws: (G,) floats in [0, 1): the share of a picture's captions that lie before its one.
+            own: the P of them that are wanted; keys are of all.
         """
+        keys, pictures = self.keys[pictures], pictures[own]
+        draws = None if draws is None else draws[own]
         begin, end = self._begin[pictures], self._begin[pictures + 1]
         chosen = begin if draws is None else begin + (draws * (end - begin)).long()
         items = self.texts.rows[chosen]
@@ -147,7 +154,7 @@ class CaptionData:
         return CaptionBatch(
             images=self.images[pictures],
             text_ids=self.texts.take(items),
-            keys=self.keys[pictures],
+            keys=keys,
             features=None if self.features is None else self.features[pictures],
             counts={"cosine": len(items), "contrast": len(items), "lm": tokens},
         )
@@ -217,8 +224,11 @@ class QuestionData:
         for part in chunks(len(pictures), size):
             yield pictures[part]
 
-    def batch(self, pictures: Tensor, draws: Tensor | None = None) -> QuestionBatch:
-        """These pictures with all their questions, picture by picture; nothing is drawn."""
+    def batch(
+        self, pictures: Tensor, draws: Tensor | None = None, own: slice = EVERY
+    ) -> QuestionBatch:
+        """Of some pictures the `own` with all their questions, picture by picture; no chance."""
+        pictures = pictures[own]
         begin, end = self._begin[pictures], self._begin[pictures + 1]
         image_rows = torch.repeat_interleave(torch.arange(len(pictures)), end - begin)
         offset = torch.arange(len(image_rows)) - (end - begin).cumsum(0)[image_rows]

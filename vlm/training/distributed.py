@@ -31,9 +31,13 @@ class World:
         """Whether this process is the one that writes files."""
         return self.rank == 0
 
+    def own(self, rows: int) -> slice:
+        """Which of a global batch's B rows are this process's."""
+        return slice(self.rank * rows // self.size, (self.rank + 1) * rows // self.size)
+
     def share(self, items: Tensor) -> Tensor:
         """This process's rows of a global batch: (B, ...) -> (b, ...)."""
-        return items.tensor_split(self.size)[self.rank] if self.size > 1 else items
+        return items[self.own(len(items))]
 
     def gather(self, rows: Tensor) -> Tensor:
         """All rows in order, (b, ...) -> (B, ...); gradients flow back to the rows' owners."""

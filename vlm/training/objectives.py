@@ -58,7 +58,7 @@ def pretraining(
         sharing = world if model.training else ALONE  # a validation batch is of one process
         equivalent = None
         if mask_equivalent:
-            equivalent = batch.keys[:, None] == sharing.gather(batch.keys)[None]
+            equivalent = sharing.share(batch.keys)[:, None] == batch.keys[None]
         contrast, lm, _ = model(to_floats(batch.images), batch.text_ids, equivalent, sharing)
         return {"contrast": contrast, "lm": lm}
 

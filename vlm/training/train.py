@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from vlm.config import OptimizerConfig
-from vlm.data.loading import CaptionBatch, PictureOrder, QuestionBatch, chunks
+from vlm.data.loading import EVERY, CaptionBatch, PictureOrder, QuestionBatch, chunks
 from vlm.errors import UserError
 from vlm.files import write_json, write_text
 from vlm.training.distributed import World
@@ -28,8 +28,8 @@ class Pictures(Protocol[Batch_co]):
 
     def __len__(self) -> int: ...
 
-    def batch(self, pictures: Tensor, draws: Tensor | None = None) -> Batch_co:
-        """These pictures with what belongs to them; `draws` in [0, 1) decide where chance does."""
+    def batch(self, pictures: Tensor, draws: Tensor | None = None, own: slice = EVERY) -> Batch_co:
+        """The `own` of these pictures, and their own; `draws` in [0, 1) stand for chance."""
         ...
 
 
@@ -77,7 +77,7 @@ def train(
             draws.tensor_split(config.accumulate),
             strict=True,
         )
-        return [data.batch(how.world.share(part), how.world.share(drawn)) for part, drawn in parts]
+        return [data.batch(part, drawn, how.world.own(len(part))) for part, drawn in parts]
 
     try:
         result = fit(model, objective, batches, held_out, config, how, seed)
