@@ -120,7 +120,7 @@ def report(options: Options) -> None:
     """
     if "end-to-end" in options.parts:
         check_trained(options)
-    print(machine())
+    print(machine("transformers"))
     if {"decode", "floor"} & set(options.parts):
         decoder, origin = decoder_to_time(options.model, max(options.lengths))
         print(origin)

@@ -70,7 +70,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     add = parser.add_argument
     add("stage", choices=STAGES)
     add("--params", type=Path, default=PARAMS, help="parameter file")
-    add("--pictures", type=_at_least_one, help="of a step; as the file has it if not given")
+    add("--pictures", type=_at_least_one, help="of a step; None: as the file has it")
     add("--threads", type=_at_least_one, default=2, help="of PyTorch")
     add("--repeats", type=_at_least_one, default=15, help="timed steps, after one that isn't")
     given = parser.parse_args(arguments)

@@ -5,10 +5,10 @@ import statistics
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 
 import torch
-import transformers
 
 
 @dataclass(frozen=True)
@@ -57,10 +57,12 @@ def verdict(value: float, target: float) -> str:
     return f">= {target:g} {'met' if value >= target else 'not met'}"
 
 
-def machine() -> str:
-    """What the timings are taken on."""
-    versions = f"torch {torch.__version__}, transformers {transformers.__version__}"
-    return f"{versions}, {torch.get_num_threads()} threads, {cpu_name()}"
+def machine(*packages: str) -> str:
+    """What the timings are taken on, with the versions of torch and of other packages."""
+    versions = [f"{package} {version(package)}" for package in ("torch", *packages)]
+    threads = torch.get_num_threads()
+    number = "1 thread" if threads == 1 else f"{threads} threads"
+    return ", ".join([*versions, number, cpu_name()])
 
 
 def cpu_name() -> str:

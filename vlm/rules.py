@@ -72,3 +72,13 @@ def check_batch(batch_size: int, corpus_size: int) -> None:
     """A batch holds no picture twice."""
     if batch_size > corpus_size:
         raise UserError(f"batch_size ({batch_size}) cannot exceed corpus size ({corpus_size})")
+
+
+def check_shares(batch_size: int, accumulate: int, processes: int) -> None:
+    """Shares of one size let every process's mean count the same, and gather without padding."""
+    parts = accumulate * processes
+    if processes > 1 and batch_size % parts:
+        raise UserError(
+            f"batch_size {batch_size} not divisible by {parts}"
+            f" (accumulate {accumulate} x {processes} processes)"
+        )

@@ -98,6 +98,10 @@ def test_a_missing_key_is_named():
         ({"model__decoder__heads": 5}, "model: hidden 32 not divisible by heads 5"),
         ({"align__warmup_steps": 21}, "align: warmup_steps 21 exceeds steps 20"),
         (
+            {"runtime__processes": 3},
+            "align: batch_size 32 not divisible by 3 (accumulate 1 x 3 processes)",
+        ),
+        (
             {"model__text__max_length": 24},
             "model.text.max_length: got 24, expected at least 25, the longest text of this"
             " world with its begin and end marks",

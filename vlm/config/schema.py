@@ -17,6 +17,7 @@ from vlm.rules import (
     check_patches,
     check_pixel_statistics,
     check_pretrained,
+    check_shares,
     check_sinusoids,
 )
 
@@ -265,6 +266,7 @@ class Params(Section):
         for name, section in sections.items():
             try:
                 check_batch(section.batch_size, self.data.train_scenes)
+                check_shares(section.batch_size, section.accumulate, self.runtime.processes)
             except ValueError as error:
                 raise ValueError(f"{name}: {error}") from None
         return self

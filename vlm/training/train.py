@@ -11,7 +11,7 @@ from vlm.config import OptimizerConfig
 from vlm.data.loading import EVERY, CaptionBatch, PictureOrder, QuestionBatch, chunks
 from vlm.errors import UserError
 from vlm.files import write_json, write_text
-from vlm.training.distributed import World
+from vlm.rules import check_shares
 from vlm.training.execution import Execution, Row
 from vlm.training.fit import FitResult, fit
 from vlm.training.parallel import whole
@@ -58,7 +58,7 @@ def train(
             without anything to learn.
         NonFiniteLossError, InterruptedTrainingError: from `fit`.
     """
-    _require_even_shares(config, how.world)
+    check_shares(config.batch_size, config.accumulate, how.world.size)
     read = min(config.val_pictures, len(validation))
     held_out = [validation.batch(part) for part in chunks(read, VALIDATION_BATCH)]
     _require_targets(objective, source, data)
@@ -120,16 +120,6 @@ def curve_tsv(curve: list[Row]) -> str:
     header = list(curve[0])
     lines = [header, *([f"{row[name]:.6g}" for name in header] for row in curve)]
     return "".join("\t".join(line) + "\n" for line in lines)
-
-
-def _require_even_shares(config: OptimizerConfig, world: World) -> None:
-    """Shares of one size let every process's mean count the same, and gather without padding."""
-    parts = config.accumulate * world.size
-    if world.size > 1 and config.batch_size % parts:
-        raise UserError(
-            f"batch_size {config.batch_size} not divisible by {parts}"
-            f" (accumulate {config.accumulate} x {world.size} processes)"
-        )
 
 
 def _require_targets(objective: Objective[Batch], source: Path, data: Pictures[Batch]) -> None:
