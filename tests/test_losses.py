@@ -78,6 +78,24 @@ def test_equivalent_captions_are_no_negatives_but_stay_positives():
     assert similarity.isfinite().all()
 
 
+def test_a_text_left_out_for_a_picture_is_that_picture_left_out_for_the_text():
+    """Text 2 is right for picture 0, which says nothing of text 0 and picture 2."""
+    images, texts = torch.randn(4, 8), torch.randn(4, 8)
+    equivalent = torch.zeros(4, 4, dtype=torch.bool)
+    equivalent[0, 2] = True
+    loss, similarity = info_nce_loss(images, texts, equivalent=equivalent)
+    logits = similarity.clone()
+    logits[0, 2] = -math.inf
+    assert loss.item() == pytest.approx(slow_info_nce(logits), rel=1e-5)
+
+
+def test_losses_of_bf16_are_fp32():
+    images, texts = torch.randn(2, 4, 8).bfloat16()
+    assert info_nce_loss(images, texts)[0].dtype == torch.float32
+    assert cosine_alignment_loss(images, texts).dtype == torch.float32
+    assert lm_loss(images[None], torch.tensor([[1, 2, 3, 4]])).dtype == torch.float32
+
+
 def test_info_nce_refuses_different_shapes():
     with pytest.raises(UserError, match=r"image_emb \(2, 3\) does not match text_emb \(3, 3\)"):
         info_nce_loss(torch.rand(2, 3), torch.rand(3, 3))

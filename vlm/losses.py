@@ -24,7 +24,8 @@ def cosine_alignment_loss(image_emb: Tensor, text_emb: Tensor) -> Tensor:
         UserError: embeddings of different shapes.
     """
     _check_pairs(image_emb, text_emb)
-    return (1 - F.cosine_similarity(image_emb, text_emb, dim=-1)).mean()
+    dtype = torch.promote_types(image_emb.dtype, torch.float32)
+    return (1 - F.cosine_similarity(image_emb.to(dtype), text_emb.to(dtype), dim=-1)).mean()
 
 
 def info_nce_loss(
@@ -45,8 +46,9 @@ def info_nce_loss(
         equivalent: (B, B) bool; True leaves text j out of picture i's negatives and picture i
             out of text j's, since it would be right. The pair itself always stays.
         gather: where processes share a batch of G pairs and this one has B of them, (B, n) to
-            everyone's (G, n), with gradients. Each pair then picks among all; `equivalent` and the
-            similarity are (B, G), and the mean over processes is the loss of the whole batch.
+            everyone's (G, n), with gradients. Each pair then picks among all. `equivalent`, which
+            must then go both ways, and the similarity are (B, G); the mean over processes is the
+            loss of the whole batch.
         begin: how many of the G come before this process's own.
 
     Returns:
@@ -75,7 +77,9 @@ def info_nce_loss(
                 got, expected = tuple(equivalent.shape), tuple(similarity.shape)
                 raise UserError(f"equivalent {got} does not match {expected}")
             others = equivalent.scatter(1, own[:, None], False)
-            directions = [logits.masked_fill(others, -torch.inf) for logits in directions]
+            back = others.T if gather is None else others
+            directions[0] = directions[0].masked_fill(others, -torch.inf)
+            directions[1] = directions[1].masked_fill(back, -torch.inf)
         loss = sum(F.cross_entropy(logits, own) for logits in directions) / 2
     return torch.as_tensor(loss), similarity
 

@@ -59,7 +59,7 @@ def run(name: str, stage: Callable[[Params], None], *, trains: bool = False) -> 
     try:
         stopping.install()
         _set_threads(params.runtime.threads)
-        with _only_run(name):
+        with only_run_of(name):
             stage(params)
         _record(name, sum(seconds_before) + time.perf_counter() - started, params.runtime)
     except UserError as error:
@@ -81,7 +81,7 @@ def run(name: str, stage: Callable[[Params], None], *, trains: bool = False) -> 
     sys.exit(0)
 
 
-def _only_run(name: str) -> AbstractContextManager[None]:
+def only_run_of(name: str) -> AbstractContextManager[None]:
     """The stage's lock, which the first of several processes takes for all."""
     if RANK not in (None, 0):
         return nullcontext()

@@ -25,7 +25,8 @@ class _Stopping:
         if not self.patient or (again and "RANK" not in os.environ):
             raise Stopped
         if not again and os.environ.get("RANK", "0") == "0":
-            os.write(2, b"stopping once this step is saved; once more to stop at once\n")
+            more = "" if "RANK" in os.environ else "; once more to stop at once"
+            os.write(2, f"stopping once this step is saved{more}\n".encode())
 
 
 _state = _Stopping()

@@ -18,6 +18,7 @@ from stages.running.stage import (
     RANK,
     RESUME,
     end,
+    only_run_of,
     params_in_force,
     progress,
     run,
@@ -47,6 +48,8 @@ def run_training(name: str, stage: Callable[[Params], None]) -> NoReturn:
     params = params_in_force()
     if RANK is not None or params.runtime.processes == 1:
         run(name, stage, trains=True)
+    with only_run_of(name):
+        pass  # the processes would give each other up before an orphan's end
     status, line = launch(params.runtime.processes, sys.orig_argv[1:])
     end(f"{name}: {line}" if line else "", status)
 
@@ -102,6 +105,7 @@ def training(
             raise InterruptedTrainingError(steps, steps, saved=True)
         if how.checkpoints is not None and world.is_first:
             seconds_before.append(how.checkpoints.before)
+            how.checkpoints.path.unlink(missing_ok=True)  # before what says whose it is
             shutil.rmtree(folder)
 
 
@@ -143,7 +147,7 @@ def _open_folder(name: str, identity: Mapping[str, str]) -> Path:
         left.unlink()
     for other in sorted(file.parent for file in (RESUME / name).glob(f"*/{CHECKPOINT}")):
         if other != folder:
-            was = read_json(other / IDENTITY)
+            was = _read_identity(other / IDENTITY)
             differs = " and ".join(part for part in identity if was.get(part) != identity[part])
             say(
                 f"{name}: not going on from {other}, a run of other {differs}; delete it or"
@@ -151,6 +155,14 @@ def _open_folder(name: str, identity: Mapping[str, str]) -> Path:
             )
     write_json(folder / IDENTITY, identity)
     return folder
+
+
+def _read_identity(path: Path) -> dict[str, str]:
+    """What a run wrote of itself; nothing where it was killed as it cleared up."""
+    try:
+        return read_json(path)
+    except (OSError, ValueError):
+        return {}
 
 
 def _plain(sections: Mapping[str, Any]) -> dict[str, Any]:

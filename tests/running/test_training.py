@@ -110,6 +110,15 @@ def test_a_run_that_saved_nothing_is_not_told_of(stage: Stage, capsys):
     assert capsys.readouterr().err == ""
 
 
+@pytest.mark.parametrize("left", [None, "{"])
+def test_a_run_whose_name_is_lost_is_other_in_all(stage: Stage, capsys, left):
+    """As a kill leaves it that comes while a finished run clears up."""
+    identity = stage() / training.IDENTITY
+    identity.unlink() if left is None else identity.write_text(left)
+    stage(seed=1)
+    assert "a run of other parameters and data and code;" in capsys.readouterr().err
+
+
 def test_after_success_nothing_is_left(stage: Stage):
     folder = stage()
     assert stage(ends=True) == folder

@@ -114,13 +114,17 @@ def weights_alone(path: Path) -> None:
     save_file(Net(0).state_dict(), path)
 
 
+def no_numbers(path: Path) -> None:
+    save_file({}, path, {"numbers": "{"})
+
+
 def of_another_run(path: Path) -> None:
     other = Checkpoints(path.parent.parent / "other")
     other.write({}, {"done": 3})
     other.path.replace(path)
 
 
-@pytest.mark.parametrize("damage", [cut, empty, weights_alone, of_another_run])
+@pytest.mark.parametrize("damage", [cut, empty, weights_alone, no_numbers, of_another_run])
 def test_a_file_that_is_no_checkpoint_of_this_run_is_named(folder, damage):
     run = Run(folder(), short()).go()
     damage(run.checkpoints.path)

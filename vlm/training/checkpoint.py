@@ -73,7 +73,10 @@ class Checkpoints:
                 told = (file.metadata() or {}).get("numbers", "{}")
         except SafetensorError:
             tensors, told = {}, "{}"  # and so it is of no run
-        numbers = json.loads(told)
+        try:
+            numbers = json.loads(told)
+        except ValueError:
+            numbers = {}
         if numbers.pop("run", None) != self.folder.name:
             raise UserError(
                 f"{self.path}: got another file, or a damaged one, expected this run's checkpoint;"
