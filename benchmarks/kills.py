@@ -5,7 +5,8 @@ after each step, under `dvc repro`, undisturbed. Then again in the same copy wit
 ended by SIGKILL, SIGTERM and SIGINT in turn, of the whole group as a terminal does it or of one of
 the stages and DVC alone. Every kill and what was gone on from is printed; the exit status is 1 if a
 file differs in the end, or if nothing was ever gone on from. It lies here and not among the tests
-since a run takes minutes and no two hit the same moments; `tests/pipeline/test_interrupted.py` holds the few that matter most.
+since a run takes minutes and no two hit the same moments; `tests/pipeline/test_interrupted.py`
+holds the few that matter most.
 """
 
 import argparse
