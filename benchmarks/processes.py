@@ -32,6 +32,7 @@ from vlm.data.drawn import draw
 from vlm.data.loading import CaptionBatch, CaptionData, PictureOrder
 from vlm.data.tokenizer import TextTokenizer
 from vlm.errors import UserError
+from vlm.files import read_json, write_json
 from vlm.model.build import vlm_config
 from vlm.training.distributed import World
 from vlm.training.execution import Execution, Row
@@ -128,7 +129,7 @@ def run(job: Job, size: int) -> Outcome:
     """A job by so many new processes."""
     with tempfile.TemporaryDirectory() as folder:
         mp.spawn(_process, (size, job, Path(folder)), nprocs=size)
-        return Outcome(**torch.load(Path(folder) / "outcome.pt"))
+        return Outcome(**read_json(Path(folder) / "outcome.json"))
 
 
 def _process(rank: int, size: int, job: Job, folder: Path) -> None:
@@ -138,7 +139,8 @@ def _process(rank: int, size: int, job: Job, folder: Path) -> None:
     dist.init_process_group("gloo", init_method=meeting, rank=rank, world_size=size)
     losses, seconds = train(job, World(rank, size))
     if rank == 0:
-        torch.save({"losses": losses, "seconds": seconds}, folder / "outcome.pt")
+        outcome = {"losses": losses, "seconds": seconds}
+        write_json(folder / "outcome.json", outcome, decimals=None)
     dist.barrier()
     dist.destroy_process_group()
 
