@@ -95,7 +95,9 @@ def test_a_process_that_is_killed_ends_the_job_and_is_named(copy):
     done = copy.run("python", "dying.py", "killed", check=False)
     assert time.monotonic() - began < 60
     assert done.returncode == 1
-    assert done.stderr == "pretrain: process 1 of 2 was ended by SIGKILL\n"
+    # PyTorch's own log may add a line on a lost connection; no process speaks before the cause.
+    assert "pretrain: process 1 of 2 was ended by SIGKILL" in done.stderr.splitlines()
+    assert "Traceback" not in done.stderr
     assert not (copy.folder / "models/pretrain").exists()
 
 

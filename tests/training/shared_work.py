@@ -286,4 +286,4 @@ def together(size: int, folder: Path) -> list[dict[str, Any]]:
     with suppress(FileNotFoundError):
         (folder / "meeting").unlink()
     mp.spawn(_process, (size, folder), nprocs=size)
-    return [torch.load(folder / f"{rank}.pt", weights_only=False) for rank in range(size)]
+    return [torch.load(folder / f"{rank}.pt", weights_only=True) for rank in range(size)]
