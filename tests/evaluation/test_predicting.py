@@ -9,9 +9,9 @@ from small_heads import ANSWERS, SPLIT, TOKENIZER, data_of, make_heads
 
 from vlm.data.loading import to_floats
 from vlm.evaluation.calibration import softmax
-from vlm.evaluation.predicting import answer_logits, classify, phrase
+from vlm.evaluation.predicting import _probability, answer_logits, classify, phrase
 from vlm.generation import generate
-from vlm.marks import BOS_ID, EOS_ID
+from vlm.marks import BOS_ID, EOS_ID, PAD_ID
 
 HEADS = make_heads("multiply", "tokens")
 QUESTIONS = SPLIT.questions
@@ -56,3 +56,9 @@ def test_a_phrase_is_as_likely_as_its_words_one_after_another():
                 chance *= math.exp(float(logits[words[place]] - logits.logsumexp(dim=-1)))
             assert said.confidence[row] == pytest.approx(chance, rel=1e-4)
     assert (said.confidence > 0).all() and (said.confidence < 1).all()
+
+
+def test_a_padding_mark_that_is_said_counts_and_one_after_the_end_does_not():
+    logits = torch.zeros(2, 4, 8)  # each token has a chance of 1/8
+    tokens = torch.tensor([[5, PAD_ID, EOS_ID, PAD_ID], [5, PAD_ID, PAD_ID, 6]])
+    np.testing.assert_allclose(_probability(tokens, logits).numpy(), [8.0**-3, 8.0**-4], rtol=1e-6)

@@ -15,7 +15,7 @@ from torch import Tensor
 from vlm.data.loading import CaptionData, QuestionData, chunks, to_device, to_floats
 from vlm.data.tokenizer import TextTokenizer
 from vlm.generation import generate
-from vlm.marks import PAD_ID
+from vlm.marks import EOS_ID
 from vlm.model.kv_cache import KVCache
 from vlm.model.vlm import ContrastiveCaptioner
 from vlm.model.vqa import AnswerClassifier, PhraseGenerator
@@ -99,7 +99,9 @@ def phrase(
 def _probability(tokens: Tensor, logits: Tensor) -> Tensor:
     """That of each row's tokens (B, N), up to its end mark, by logits (B, N, V): (B,) doubles."""
     of_token = logits.gather(-1, tokens[..., None])[..., 0] - logits.logsumexp(dim=-1)
-    return of_token.masked_fill(tokens == PAD_ID, 0.0).double().sum(dim=1).exp()
+    ends = tokens == EOS_ID
+    ended = ends.cumsum(dim=1) > ends.int()  # before this token, which may itself be a padding mark
+    return of_token.masked_fill(ended, 0.0).double().sum(dim=1).exp()
 
 
 def caption(
