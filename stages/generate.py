@@ -12,9 +12,10 @@ import numpy as np
 import numpy.typing as npt
 
 from stages.running.stage import run
-from vlm.config.schema import Params, WorldConfig
+from vlm.config.data import WorldConfig
+from vlm.config.schema import Params
 from vlm.data.drawn import DrawnSplit, picture_hash, tell
-from vlm.data.tables import write_questions, write_scenes
+from vlm.data.writing import write_questions, write_scenes
 from vlm.errors import UserError
 from vlm.files import write_json
 from vlm.scenes.asking import AskedQuestions

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from vlm.data.tables import write_questions, write_scenes
+from vlm.data.writing import write_questions, write_scenes
 
 FAMILIES = ("count", "exists")
 SCENES, ASKED = 4, 3

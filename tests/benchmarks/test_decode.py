@@ -14,8 +14,8 @@ from benchmarks.decode import check_arms, main
 from benchmarks.floor import kind_of, step_flops
 from benchmarks.plain_decoding import decode_plainly
 from benchmarks.timing import Times, interleaved, verdict
-from vlm.data.tables import write_questions, write_scenes
 from vlm.data.tokenizer import TextTokenizer
+from vlm.data.writing import write_questions, write_scenes
 from vlm.errors import StoppedError
 from vlm.generation import decode_greedy
 from vlm.marks import BOS_ID

@@ -9,7 +9,8 @@ from project import read_preset
 
 from stages import generate
 from vlm.config import parse_params
-from vlm.config.schema import DataConfig, Params
+from vlm.config.data import DataConfig
+from vlm.config.schema import Params
 from vlm.data.drawn import draw, picture_hash
 from vlm.data.tables import QuestionTable, SceneTable, read_questions, read_scenes
 

@@ -8,9 +8,10 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-from vlm.data import png, tables
+from vlm.data import png, writing
 from vlm.data.schema import QUESTIONS, SCENES
-from vlm.data.tables import read_questions, read_scenes, write_questions, write_scenes
+from vlm.data.tables import read_questions, read_scenes
+from vlm.data.writing import write_questions, write_scenes
 from vlm.errors import UserError
 
 
@@ -73,8 +74,8 @@ def test_batches_of_pictures_do_not_change_the_file(tmp_path: Path):
 
 
 def test_large_tables_have_more_groups_and_shards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(tables, "GROUP_BYTES", 500)
-    monkeypatch.setattr(tables, "SHARD_BYTES", 3000)
+    monkeypatch.setattr(writing, "GROUP_BYTES", 500)
+    monkeypatch.setattr(writing, "SHARD_BYTES", 3000)
     images = write(tmp_path, n=40)
     shards = sorted(tmp_path.glob("scenes-*"))
     assert len(shards) > 2 and shards[1].name == "scenes-00001.parquet"

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from project import read_preset
 
-from vlm.config.schema import DataConfig
+from vlm.config.data import DataConfig
 from vlm.data.drawn import draw
 from vlm.data.tables import QuestionTable, SceneTable
 from vlm.evaluation.altering import Split

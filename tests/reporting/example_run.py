@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from example_probes import interval, probe_metrics, write_probe_files
 
-from vlm.data.tables import write_scenes
+from vlm.data.writing import write_scenes
 from vlm.evaluation.costs import ARMS, DecoderShape, bytes_read, cache_bytes, flops
 from vlm.evaluation.timings import CostModel, Timing, sweep_table
 

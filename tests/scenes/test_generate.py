@@ -5,7 +5,8 @@ import pytest
 from worlds import DEFAULT, make_data
 
 from stages import generate
-from vlm.config.schema import DataConfig, Params
+from vlm.config.data import DataConfig
+from vlm.config.schema import Params
 from vlm.data.tables import read_questions, read_scenes
 from vlm.errors import UserError
 from vlm.scenes.sampler import sample_scenes

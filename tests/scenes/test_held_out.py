@@ -8,7 +8,7 @@ from project import read_preset
 from worlds import COLORFUL, DEFAULT
 
 from vlm.config import parse_params
-from vlm.config.schema import WorldConfig
+from vlm.config.data import WorldConfig
 from vlm.errors import UserError
 from vlm.scenes.sampler import BLOCK, check_held_out, held_out_cells, sample_scenes, stream
 from vlm.scenes.scene import CELLS, Ints, Scenes

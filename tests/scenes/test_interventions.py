@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from worlds import COLORFUL, DEFAULT
 
-from vlm.config.schema import WorldConfig
+from vlm.config.data import WorldConfig
 from vlm.scenes.interventions import NO_OBJECT, erase, move, object_pixels, only, pick_objects
 from vlm.scenes.out_of_distribution import has_held_out
 from vlm.scenes.render import draw, stamp

@@ -5,7 +5,7 @@ import pytest
 from slow_truth import brute_force
 from worlds import COLORFUL, DEFAULT, SHARES, make_data
 
-from vlm.config.schema import DataConfig
+from vlm.config.data import DataConfig
 from vlm.errors import UserError
 from vlm.scenes.asking import AskedQuestions, draw_questions
 from vlm.scenes.captions import write_captions

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from worlds import COLORFUL, DEFAULT
 
-from vlm.config.schema import Shape, WorldConfig
+from vlm.config.data import Shape, WorldConfig
 from vlm.errors import UserError
 from vlm.scenes.render import RGB, draw, render, render_batches, stamp
 from vlm.scenes.sampler import BLOCK, sample_scenes

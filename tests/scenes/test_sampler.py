@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from worlds import COLORFUL, DEFAULT
 
-from vlm.config.schema import WorldConfig
+from vlm.config.data import WorldConfig
 from vlm.scenes.sampler import BLOCK, PURPOSES, SPLITS, sample_scenes, stream
 from vlm.scenes.scene import Scenes, concatenate, from_records
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from worlds import COLORFUL, DEFAULT
 
-from vlm.config.schema import WorldConfig
+from vlm.config.data import WorldConfig
 from vlm.scenes.out_of_distribution import has_held_out, sample_unlike
 from vlm.scenes.sampler import BLOCK, sample_scenes
 from vlm.scenes.scene import ObjectRecord, from_records

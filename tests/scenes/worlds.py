@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from vlm.config.schema import DataConfig
+from vlm.config.data import DataConfig
 
 DEFAULT: dict[str, Any] = {
     "image_size": 32,
@@ -18,6 +18,8 @@ DEFAULT: dict[str, Any] = {
     "max_tries": 30,
     "held_out": [],
     "noise": 0.03,
+    "clutter": 0,
+    "overlap": 1.0,
 }
 COLORFUL: dict[str, Any] = DEFAULT | {
     "image_size": 48,
@@ -29,6 +31,16 @@ COLORFUL: dict[str, Any] = DEFAULT | {
     "max_objects": 5,
     "spacing": 7,
     "margin": 2,
+}
+OWN: dict[str, Any] = {
+    "path": "data/external/own",
+    "image_size": 32,
+    "channels": 3,
+    "fit": "pad",
+    "on_bad": "error",
+    "val_share": 0.1,
+    "test_share": 0.1,
+    "max_pixels": 50_000_000,
 }
 SHARES = {"what_shape": 1.0, "count": 1.0, "exists": 2.0, "position": 2.0, "relation": 2.0}
 
@@ -46,6 +58,8 @@ def make_data(world: dict[str, Any] | None = None, **changes: Any) -> DataConfig
         "questions_per_scene": 8,
         "families": SHARES,
         "answer_balance": "natural",
+        "degenerate": "keep",
         "relation_margin": 3,
+        "own": OWN,
     }
     return DataConfig.model_validate(values | changes)

@@ -15,8 +15,9 @@ from vlm.app.compare import compare
 from vlm.data import png
 from vlm.data.loading import CaptionData, QuestionData
 from vlm.data.schema import SCENES
-from vlm.data.tables import read_questions, read_scenes, write_questions, write_scenes
+from vlm.data.tables import read_questions, read_scenes
 from vlm.data.tokenizer import TextTokenizer
+from vlm.data.writing import write_questions, write_scenes
 from vlm.evaluation.pairing import pair_questions
 from vlm.evaluation.timings import COLUMNS
 from vlm.model.vlm import VLMConfig

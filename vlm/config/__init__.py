@@ -1,11 +1,11 @@
 """Parameters: their schema, and reading them from a file."""
 
+from vlm.config.data import AugmentConfig, DataConfig, OwnConfig, WorldConfig
 from vlm.config.loading import load_params, parse_params
 from vlm.config.schema import (
     AlignConfig,
     BenchmarkConfig,
     ClassifierConfig,
-    DataConfig,
     EvaluateConfig,
     GeneratorConfig,
     ModelConfig,
@@ -13,11 +13,11 @@ from vlm.config.schema import (
     Params,
     PretrainConfig,
     RuntimeConfig,
-    WorldConfig,
 )
 
 __all__ = [
     "AlignConfig",
+    "AugmentConfig",
     "BenchmarkConfig",
     "ClassifierConfig",
     "DataConfig",
@@ -25,6 +25,7 @@ __all__ = [
     "GeneratorConfig",
     "ModelConfig",
     "OptimizerConfig",
+    "OwnConfig",
     "Params",
     "PretrainConfig",
     "RuntimeConfig",

@@ -12,7 +12,8 @@ from ruamel.yaml import YAML
 from ruamel.yaml.constructor import DuplicateKeyError
 from ruamel.yaml.error import YAMLError
 
-from vlm.config.schema import Family, Params
+from vlm.config.data import Family
+from vlm.config.schema import Params
 from vlm.errors import UserError
 from vlm.scenes.questions import longest_text
 from vlm.scenes.render import check_stamps
@@ -60,9 +61,10 @@ def parse_params(values: Any) -> Params:
         params = Params.model_validate(values)
     except ValidationError as error:
         raise UserError(_message(error)) from None
-    check_stamps(params.data.world)
-    check_held_out(params.data.world)
-    _check_text_length(params)
+    if params.data.is_drawn:
+        check_stamps(params.data.world)
+        check_held_out(params.data.world)
+        _check_text_length(params)
     _check_padding(params)
     return params
 
@@ -127,7 +129,7 @@ def _message(error: ValidationError) -> str:
 
 def _expected(kind: str, text: str) -> str:
     """What should be, by the type and the text of a pydantic error."""
-    if kind == "string_pattern_mismatch":  # the schema has one pattern, WeightsFile's
-        return "a path like data/external/NAME.safetensors"
+    if kind == "string_pattern_mismatch":  # the schema's two patterns: WeightsFile and OwnFolder
+        return f"a path like data/external/NAME{'.safetensors' * ('safetensors' in text)}"
     text = re.sub(r"^(Input|List|Dictionary) should (be |have )?", "", text)
     return text.partition(" after validation")[0]

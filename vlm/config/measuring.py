@@ -40,6 +40,8 @@ class RuntimeConfig(Section):
     device: Literal["auto", "cpu", "cuda"]
     threads: PositiveInt  # of each process
     processes: PositiveInt  # that train together on this machine
+    workers: PositiveInt  # processes that draw or import data
+    picture_memory_mib: PositiveInt  # pictures stay in memory if they fit, else are read again
     parallel: Literal["replicate", "shard"]  # each holds the whole model, or a share of it
     precision: Literal["auto", "fp32", "bf16"]  # of products in training; auto: bf16 on GPUs
     compile: bool  # torch.compile the training step; needs a C++ compiler

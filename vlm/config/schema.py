@@ -8,6 +8,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
+from vlm.config.data import AugmentConfig, DataConfig, check_augmenting
 from vlm.config.measuring import BenchmarkConfig, EvaluateConfig, RuntimeConfig
 from vlm.config.section import NaturalFloat, NaturalInt, PositiveFloat, PositiveInt, Section
 from vlm.rules import (
@@ -21,72 +22,12 @@ from vlm.rules import (
     check_sinusoids,
 )
 
-Shape = Literal["plus", "circle", "square", "triangle", "diamond", "ring", "star"]
-Color = Literal["white", "red", "green", "blue", "yellow", "cyan", "magenta"]
-Family = Literal["what_shape", "count", "exists", "position", "relation"]
-
 MLPRatio = Annotated[float, Field(ge=0.25, le=64)]  # width of the MLP over the model's
 Probability = Annotated[float, Field(ge=0, lt=1)]
 
 
 # Where DVC sees a change: `data/external` is a dependency of the stages that read it.
 WeightsFile = Annotated[str, Field(pattern=r"^data/external/(\w[\w.-]*/)*\w[\w.-]*\.safetensors$")]
-
-
-class WorldConfig(Section):
-    """What a scene may hold and how it is drawn. Lengths are in pixels."""
-
-    image_size: Annotated[int, Field(ge=8, le=1024)]
-    channels: Literal[1, 3]
-    shapes: Annotated[list[Shape], Field(min_length=1)]
-    colors: Annotated[list[Color], Field(min_length=1)]
-    min_radius: Annotated[int, Field(ge=1)]
-    max_radius: Annotated[int, Field(ge=1)]
-    min_objects: NaturalInt
-    max_objects: Annotated[int, Field(ge=1, le=9)]
-    spacing: NaturalInt  # two objects clash when closer than this in both row and column
-    margin: NaturalInt  # centres lie in [margin, image_size - 1 - margin]
-    max_tries: PositiveInt  # draws of clashing objects per scene before giving up on the rest
-    held_out: list[str]  # shapes kept out of cells of the 3x3 grid, save in test_ood
-    noise: NaturalFloat  # sigma of the Gaussian noise, on intensities in [0, 1]
-
-    @model_validator(mode="after")
-    def _fits(self) -> Self:
-        if len(set(self.shapes)) < len(self.shapes):
-            raise ValueError(f"shapes {self.shapes} holds a shape twice")
-        if len(set(self.colors)) < len(self.colors):
-            raise ValueError(f"colors {self.colors} holds a color twice")
-        if self.channels == 1 and self.colors != ["white"]:
-            raise ValueError(f"colors {self.colors} need channels 3; with channels 1 only [white]")
-        if self.min_radius > self.max_radius:
-            raise ValueError(f"min_radius {self.min_radius} exceeds max_radius {self.max_radius}")
-        if 2 * self.max_radius + 1 > self.image_size:
-            raise ValueError(
-                f"max_radius {self.max_radius} exceeds image_size {self.image_size} / 2"
-            )
-        if self.min_objects > self.max_objects:
-            raise ValueError(
-                f"min_objects {self.min_objects} exceeds max_objects {self.max_objects}"
-            )
-        if 2 * self.margin >= self.image_size:
-            raise ValueError(f"margin {self.margin} leaves no room in image_size {self.image_size}")
-        return self
-
-
-class DataConfig(Section):
-    """How many scenes, and what is asked and said about each."""
-
-    source: Literal["scenes"]
-    train_scenes: PositiveInt
-    val_scenes: PositiveInt
-    test_scenes: PositiveInt
-    test_ood_scenes: NaturalInt  # unlike those of train: held-out combinations, one object more
-    world: WorldConfig
-    captions_per_scene: Annotated[int, Field(ge=1, le=8)]
-    questions_per_scene: Annotated[int, Field(ge=1, le=64)]
-    families: Annotated[dict[Family, PositiveFloat], Field(min_length=1)]  # relative shares
-    answer_balance: Literal["natural", "balanced"]
-    relation_margin: PositiveInt  # "left of" holds from this many pixels between two centres
 
 
 class VisionConfig(Section):
@@ -134,6 +75,9 @@ class TextConfig(Section):
     dropout: Probability
     norm: Literal["pre", "post"]
     max_length: Annotated[int, Field(ge=2)]  # tokens, begin and end marks included
+    on_long: Literal["error", "cut"]  # a longer text stops the run, or loses its end
+    tokenizer: Literal["word", "bpe"]
+    max_vocab: Annotated[int, Field(ge=5)]  # tokens known at most, the four marks included
 
     @model_validator(mode="after")
     def _shapes(self) -> Self:
@@ -203,6 +147,7 @@ class PretrainConfig(OptimizerConfig):
     lm_weight: NaturalFloat
     init_temperature: Annotated[float, Field(ge=0.01, le=1000)]
     mask_equivalent: bool  # leave equal captions of other pictures out of the negatives
+    augment: AugmentConfig
 
 
 class ClassifierConfig(OptimizerConfig):
@@ -211,9 +156,11 @@ class ClassifierConfig(OptimizerConfig):
     fusion: Literal["multiply", "concat", "attention"]
     fusion_depth: PositiveInt  # blocks of attention fusion
     head_hidden: PositiveInt
+    max_answers: PositiveInt  # the vocabulary: so many of train's answers, the commonest
     question_frequency: NaturalFloat  # of the question's Fourier features; 0 for none
     freeze_text: bool  # keep the text encoder as training found it
     start: Literal["pretrain", "scratch"]  # from what pretraining left, or from random weights
+    augment: AugmentConfig
 
 
 class GeneratorConfig(OptimizerConfig):
@@ -224,6 +171,7 @@ class GeneratorConfig(OptimizerConfig):
     question_frequency: NaturalFloat  # of the question's Fourier features; 0 for none
     freeze_text: bool  # keep the text encoder as training found it
     start: Literal["pretrain", "scratch"]  # from what pretraining left, or from random weights
+    augment: AugmentConfig
     pad_phrases: NaturalInt  # tokens that every phrase is padded to; 0: the batch's longest
 
 
@@ -249,10 +197,27 @@ class Params(Section):
 
     @model_validator(mode="after")
     def _image(self) -> Self:
-        world, vision = self.data.world, self.model.vision
-        check_patches(world.image_size, vision.patch_size)
-        check_pixel_statistics("model.vision.pixel_mean", vision.pixel_mean, world.channels)
-        check_pixel_statistics("model.vision.pixel_std", vision.pixel_std, world.channels)
+        data, vision = self.data, self.model.vision
+        check_patches(data.image_size, vision.patch_size)
+        check_pixel_statistics("model.vision.pixel_mean", vision.pixel_mean, data.channels)
+        check_pixel_statistics("model.vision.pixel_std", vision.pixel_std, data.channels)
+        return self
+
+    @model_validator(mode="after")
+    def _augmenting(self) -> Self:
+        check_augmenting("pretrain.augment", self.pretrain.augment, self.data, captions=True)
+        for head in ("classifier", "generator"):
+            augment = getattr(self.train_vqa, head).augment
+            check_augmenting(f"train_vqa.{head}.augment", augment, self.data, captions=False)
+        return self
+
+    @model_validator(mode="after")
+    def _own(self) -> Self:
+        if not self.data.is_drawn and self.evaluate.fresh_scenes:
+            raise ValueError(
+                f"evaluate.fresh_scenes: got {self.evaluate.fresh_scenes} with data.source"
+                f" {self.data.source}, expected 0: only scenes can be drawn anew"
+            )
         return self
 
     @model_validator(mode="after")
@@ -265,7 +230,8 @@ class Params(Section):
         }
         for name, section in sections.items():
             try:
-                check_batch(section.batch_size, self.data.train_scenes)
+                if self.data.is_drawn:  # else the number of pictures is known once they are read
+                    check_batch(section.batch_size, self.data.train_scenes)
                 check_shares(section.batch_size, section.accumulate, self.runtime.processes)
             except ValueError as error:
                 raise ValueError(f"{name}: {error}") from None

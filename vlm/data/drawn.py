@@ -6,7 +6,7 @@ from hashlib import blake2b
 
 import numpy as np
 
-from vlm.config.schema import DataConfig
+from vlm.config.data import DataConfig
 from vlm.data.tables import Images, QuestionTable, SceneTable
 from vlm.scenes.asking import AskedQuestions, draw_questions
 from vlm.scenes.captions import write_captions

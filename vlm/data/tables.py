@@ -1,6 +1,6 @@
-"""Scenes and questions on disk: Parquet shards, the same bytes for the same rows."""
+"""A split's tables, read from their Parquet shards."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from vlm.data import png
-from vlm.data.schema import IMAGE, QUESTIONS, SCENES
+from vlm.data.schema import QUESTIONS, SCENES
 from vlm.errors import UserError
 from vlm.files import atomic_path
 
@@ -19,16 +19,7 @@ Images = npt.NDArray[np.uint8]
 Ints = npt.NDArray[np.int64]
 Strings = npt.NDArray[np.object_]
 
-GROUP_BYTES = 16 << 20  # a row group, before compression
-SHARD_BYTES = 480 << 20  # a file, before compression; must end below 512 MiB
 TEXT_COLUMNS = ("family", "question", "answer", "phrase")
-# Statistics of a picture column would store whole pictures.
-WRITING: dict[str, Any] = {
-    "compression": "zstd",
-    "compression_level": 3,
-    "use_dictionary": [*TEXT_COLUMNS, "captions.list.element", "caption_keys.list.element"],
-    "write_statistics": ["scene_id", "question_id"],
-}
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,60 +52,6 @@ class QuestionTable:
 
     def __len__(self) -> int:
         return len(self.question_id)
-
-
-def write_scenes(
-    folder: str | Path,
-    images: Iterable[Images],
-    objects: Sequence[Sequence[Any]],
-    captions: Sequence[Sequence[str]],
-    caption_keys: Sequence[Sequence[str]],
-) -> None:
-    """Write n scenes, numbered from 0.
-
-    Args:
-        folder: Where the shards go; those of an earlier, longer table are removed.
-        images: Pictures in batches of (b, C, H, W) uint8, n in all, so that they need not
-            be in memory at once.
-        objects: For each scene its objects, as mappings of the fields of `OBJECT`.
-        captions: For each scene its captions.
-        caption_keys: For each scene one fact key for each caption.
-    """
-    groups = (
-        pa.table(
-            {
-                "scene_id": np.arange(start, start + len(pngs)),
-                "image": pa.StructArray.from_arrays(
-                    [pa.array(pngs, pa.binary()), pa.nulls(len(pngs), pa.string())],
-                    fields=list(IMAGE),
-                ),
-                "objects": objects[start : start + len(pngs)],
-                "captions": captions[start : start + len(pngs)],
-                "caption_keys": caption_keys[start : start + len(pngs)],
-            },
-            schema=SCENES,
-        )
-        for start, pngs in _png_groups(images)
-    )
-    _write_shards(Path(folder), "scenes", SCENES, groups)
-
-
-def write_questions(
-    folder: str | Path,
-    scene_id: Ints,
-    family: Sequence[str] | Strings,
-    question: Sequence[str] | Strings,
-    answer: Sequence[str] | Strings,
-    phrase: Sequence[str] | Strings,
-) -> None:
-    """Write m questions, numbered from 0; all columns are of length m."""
-    number = len(scene_id)
-    columns = (np.arange(number), scene_id, family, question, answer, phrase, [[]] * number)
-    names = QUESTIONS.names
-    table = pa.table(dict(zip(names, columns, strict=True)), schema=QUESTIONS)
-    rows = max(1, GROUP_BYTES * number // max(1, table.nbytes))
-    groups = (table.slice(start, rows) for start in range(0, number, rows))
-    _write_shards(Path(folder), "questions", QUESTIONS, groups)
 
 
 def read_scenes(folder: str | Path) -> SceneTable:
@@ -178,20 +115,6 @@ def _read_column(folder: Path, name: str) -> list[Any]:
     return pa.concat_tables(parts)[name].to_pylist()
 
 
-def _png_groups(images: Iterable[Images]) -> Iterator[tuple[int, list[bytes]]]:
-    """Encoded pictures by row group, each with the number of its first scene."""
-    start, size, pngs = 0, 0, []
-    for batch in images:
-        for image in batch:
-            pngs.append(png.encode(image))
-            size += len(pngs[-1])
-            if size >= GROUP_BYTES:
-                yield start, pngs
-                start, size, pngs = start + len(pngs), 0, []
-    if pngs:
-        yield start, pngs
-
-
 def _decode(parts: list[tuple[Path, pa.Table]], total: int) -> Images:
     """All pictures of the shards, (total, C, H, W)."""
     images, row = None, 0
@@ -215,23 +138,6 @@ def _decode(parts: list[tuple[Path, pa.Table]], total: int) -> Images:
             row += 1
     assert images is not None  # an empty table has been refused
     return np.ascontiguousarray(images.transpose(0, 3, 1, 2))
-
-
-def _write_shards(folder: Path, name: str, schema: pa.Schema, groups: Iterable[pa.Table]) -> None:
-    """Write row groups into `name`-00000.parquet and on, each shard under `SHARD_BYTES`."""
-    groups = iter(groups)
-    written: set[Path] = set()
-    group = next(groups, None)
-    while group is not None:
-        path, size = folder / f"{name}-{len(written):05d}.parquet", 0
-        with atomic_path(path) as partial, pq.ParquetWriter(partial, schema, **WRITING) as writer:
-            while group is not None and (not size or size + group.nbytes <= SHARD_BYTES):
-                writer.write_table(group, row_group_size=len(group))
-                size += group.nbytes
-                group = next(groups, None)
-        written.add(path)
-    for stale in set(folder.glob(f"{name}-*.parquet")) - written:
-        stale.unlink()
 
 
 def _read_shards(

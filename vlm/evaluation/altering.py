@@ -12,7 +12,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from vlm.config.schema import DataConfig
+from vlm.config.data import DataConfig
 from vlm.data.tables import QuestionTable, SceneTable
 from vlm.scenes.interventions import NO_OBJECT, erase, move, object_pixels, pick_objects
 from vlm.scenes.render import render

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from vlm.config.schema import WorldConfig
+from vlm.config.data import WorldConfig
 from vlm.evaluation.intervals import FloatArray, share_interval
 from vlm.evaluation.rouge import rouge_l, rouge_l_coco
 from vlm.evaluation.scoring import (

@@ -17,7 +17,7 @@ from vlm.scenes.sampler import BLOCK, blocks, sample_scenes, stream
 from vlm.scenes.scene import Ints, Scenes
 
 if TYPE_CHECKING:
-    from vlm.config.schema import DataConfig
+    from vlm.config.data import DataConfig
 
 Floats = npt.NDArray[np.float64]
 Strings = npt.NDArray[np.object_]

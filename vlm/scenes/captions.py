@@ -19,7 +19,7 @@ from vlm.scenes.sampler import BLOCK, blocks, stream
 from vlm.scenes.scene import CELLS, Ints, Scenes, cell_name, cell_of
 
 if TYPE_CHECKING:
-    from vlm.config.schema import DataConfig, WorldConfig
+    from vlm.config.data import DataConfig, WorldConfig
 
 Strings = npt.NDArray[np.object_]
 

@@ -15,7 +15,7 @@ from vlm.scenes.sampler import held_out_cells
 from vlm.scenes.scene import Bools, Ints, Scenes, cell_of
 
 if TYPE_CHECKING:
-    from vlm.config.schema import WorldConfig
+    from vlm.config.data import WorldConfig
 
 NO_OBJECT = -1
 

@@ -17,7 +17,7 @@ from vlm.scenes.sampler import BLOCK, held_out_cells, sample_block, stream
 from vlm.scenes.scene import Bools, ObjectRecord, Scenes, cell_of, from_records
 
 if TYPE_CHECKING:
-    from vlm.config.schema import WorldConfig
+    from vlm.config.data import WorldConfig
 
 SPLIT = "test_ood"
 # Scenes are drawn until enough are of the kind that is wanted; where fewer than one in so many is,

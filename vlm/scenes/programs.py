@@ -20,7 +20,7 @@ from vlm.scenes.grammar import NUMBERS
 from vlm.scenes.scene import Bools, Ints, Scenes
 
 if TYPE_CHECKING:
-    from vlm.config.schema import Color, Shape, WorldConfig
+    from vlm.config.data import Color, Shape, WorldConfig
 
 # objects: (n, K) bool, the slots chosen. The others are answers, (n,) integers:
 # truth 0 or 1; number; shape_or_number a shape's index, or the number of shapes plus a number.

@@ -13,7 +13,7 @@ from vlm.scenes.grammar import NUMBERS, there_are, with_article
 from vlm.scenes.programs import DIRECTIONS, HALVES, Program, answers
 
 if TYPE_CHECKING:
-    from vlm.config.schema import DataConfig, Family, WorldConfig
+    from vlm.config.data import DataConfig, Family, WorldConfig
 
 SCENE = Program("scene")
 

@@ -14,7 +14,7 @@ from vlm.scenes.sampler import blocks, stream
 from vlm.scenes.scene import Bools, Ints, Scenes
 
 if TYPE_CHECKING:
-    from vlm.config.schema import WorldConfig
+    from vlm.config.data import WorldConfig
 
 Images = npt.NDArray[np.uint8]
 BATCH_VALUES = 1 << 24  # pixel values drawn at once, so that large pictures fit in memory

@@ -16,7 +16,7 @@ from vlm.errors import UserError
 from vlm.scenes.scene import CELLS, Bools, Ints, Scenes, cell_name, cell_of, concatenate
 
 if TYPE_CHECKING:
-    from vlm.config.schema import WorldConfig
+    from vlm.config.data import WorldConfig
 
 BLOCK = 1024  # scenes a block; changing it changes every scene
 SPLITS = {

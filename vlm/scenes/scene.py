@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 if TYPE_CHECKING:
-    from vlm.config.schema import WorldConfig
+    from vlm.config.data import WorldConfig
 
 # The cells of the 3x3 grid that captions name, row by row.
 CELLS = (

@@ -20,7 +20,7 @@ from vlm.scenes.questions import Question, question_table
 from vlm.scenes.scene import Bools, Ints, Scenes
 
 if TYPE_CHECKING:
-    from vlm.config.schema import DataConfig
+    from vlm.config.data import DataConfig
 
 Strings = npt.NDArray[np.object_]
 
