@@ -109,6 +109,8 @@ def test_small_groups_and_files_change_no_row(monkeypatch: pytest.MonkeyPatch):
     files = sorted(Path().glob("many*"))
     assert len(files) > 2 and files[0].name == f"many-00000-of-{len(files):05d}.parquet"
     assert read(*files) == expected
+    held = [{row["scene_id"] for row in read(file)} for file in files]
+    assert sum(map(len, held)) == len(set().union(*held))  # no scene in two files
     assert [file.read_bytes() for file in files] == [
         file.read_bytes() for file in sorted(Path().glob("train-*"))
     ]

@@ -70,12 +70,16 @@ def _write(folder: Path, scratch: Path) -> tuple[list[Path], int, int]:
     """The files in their order, under names of their own; how many scenes and rows they hold."""
     parts: list[Path] = []
     scenes = rows = 0
+    last = None
     with ExitStack() as stack:
         sink = writer = None
         for told in read_told(folder):
             scenes += len(told.scenes)
             for group in join(told):
-                if sink is None or writer is None or sink.tell() + group.nbytes > SHARD_BYTES:
+                is_new = group["scene_id"][0] != last  # no scene stands in two files
+                last = group["scene_id"][-1]
+                full = sink is not None and sink.tell() + group.nbytes > SHARD_BYTES
+                if writer is None or (full and is_new):
                     stack.close()
                     parts.append(scratch / f"{len(parts):05d}")
                     sink = stack.enter_context(pa.OSFile(str(parts[-1]), "wb"))

@@ -74,16 +74,20 @@ def read_told(folder: Path) -> Iterator[Told]:
 
 
 def join(told: Told) -> Iterator[pa.Table]:
-    """The rows of `JOINED`, in tables whose pictures and texts take about `GROUP_BYTES`."""
+    """The rows of `JOINED`, in tables whose pictures and texts take about `GROUP_BYTES`.
+
+    A table begins with a new scene, unless that scene alone takes more.
+    """
     scenes, questions = told.scenes, told.questions
     row = np.searchsorted(scenes["scene_id"].to_numpy(), questions["scene_id"].to_numpy())
     number = np.bincount(row, minlength=len(scenes))
-    scene = np.arange(len(scenes)).repeat(np.maximum(number, 1))
-    asked = (number > 0).repeat(np.maximum(number, 1))
+    rows = np.maximum(number, 1)
+    scene = np.arange(len(scenes)).repeat(rows)
+    asked = (number > 0).repeat(rows)
     question = np.where(asked, np.cumsum(asked) - 1, 0)
     size = row_bytes(scenes)[scene]
     size[asked] += row_bytes(questions)
-    for part in _cut(size):
+    for part in _cut(size, np.cumsum(rows)):
         of_scene = scenes.take(pa.array(scene[part]))
         of_question = questions.take(pa.array(question[part], mask=~asked[part]))
         columns = [
@@ -92,12 +96,14 @@ def join(told: Told) -> Iterator[pa.Table]:
         yield pa.table(columns, schema=JOINED)
 
 
-def _cut(size: Ints) -> Iterator[slice]:
-    """Consecutive rows that reach `GROUP_BYTES` together, and what remains."""
+def _cut(size: Ints, ends: Ints) -> Iterator[slice]:
+    """Consecutive rows that take up to `GROUP_BYTES` together, cut at one of `ends` if they can."""
     full, start = np.cumsum(size), 0
     while start < len(full):
         before = full[start - 1] if start else 0
-        end = min(int(np.searchsorted(full, before + GROUP_BYTES)) + 1, len(full))
+        end = int(np.searchsorted(full, before + GROUP_BYTES, side="right"))
+        whole = int(ends[np.searchsorted(ends, end, side="right") - 1]) if end >= ends[0] else 0
+        end = whole if whole > start else max(end, start + 1)
         yield slice(start, end)
         start = end
 
