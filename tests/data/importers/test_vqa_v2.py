@@ -177,7 +177,7 @@ def test_files_that_do_not_fit_together_are_named(tmp_path: Path):
             list(read(root))
     write_vqa(tmp_path)
     (tmp_path / QUESTIONS).rename(tmp_path / "held.json")
-    with pytest.raises(UserError, match=f"{ANNOTATIONS}: got annotations without a file"):
+    with pytest.raises(UserError, match=f"{ANNOTATIONS}: got annotations without their questions"):
         list(read(tmp_path))
     (tmp_path / "held.json").rename(tmp_path / QUESTIONS)
     write_json(tmp_path / "more/questions.json", json.loads((tmp_path / QUESTIONS).read_text()))

@@ -58,7 +58,9 @@ def read(root: Path) -> Iterator[Found | Bad]:
     check_found(root, (file.name for file in questions.values()), "*questions*.json")
     for subtype, file in annotations.items():
         if subtype not in questions:
-            raise UserError(f"{root / file.name}: got annotations without a file of questions")
+            raise UserError(
+                f"{root / file.name}: got annotations without their questions, expected both files"
+            )
     pictures = Gathering()
     for subtype in sorted(questions):
         yield from _read_split(
@@ -80,9 +82,11 @@ def _files(root: Path) -> tuple[dict[str, _File], dict[str, _File]]:
             said = re.search(r"(train|val|test(-dev)?)\d{4}", name)
             subtype = said[0] if said else ""
         for kind in kinds:
-            of = found[kind].get(subtype)
-            if of is not None:
-                raise UserError(f"{root / name}: got {kind} of the same split as {of.name}")
+            if subtype in found[kind]:
+                raise UserError(
+                    f"{root / name}: got {kind} of the same split as"
+                    f" {found[kind][subtype].name}, expected one file of them"
+                )
             # Annotations are boiled down at once, since they take a tenth of the memory so.
             rows = file[kind] if kind == "questions" else [_annotation(row) for row in file[kind]]
             found[kind][subtype] = _File(name, rows)
