@@ -1,51 +1,39 @@
 """What makes each error appear that a published data set meets whose files aren't as expected."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 from error_page import Raiser
-
-from vlm.data.importers import clevr, vqa_v2
-
-OWN = Path("data/external/own")
-QUESTIONS = "v2_OpenEnded_mscoco_val2014_questions.json"
+from raise_own import ROOT, imported
 
 
-def reading(read: Callable[[Path], Iterator[Any]], files: Mapping[str, Any]) -> Raiser:
-    """Reads a folder of JSON files."""
-
-    def raiser() -> None:
-        for name, content in files.items():
-            (OWN / name).parent.mkdir(parents=True, exist_ok=True)
-            (OWN / name).write_text(json.dumps(content))
-        list(read(OWN))
-
-    return raiser
+def read(source: str, **files: Any) -> Raiser:
+    """Imports a folder of JSON files, named without their ending; `__` is a folder's end."""
+    return imported(
+        source,
+        {f"{name.replace('__', '/')}.json": json.dumps(file) for name, file in files.items()},
+    )
 
 
 VAL = {"data_subtype": "val2014"}
+QUESTIONS = "OpenEnded_mscoco_val2014_questions"
 PUBLISHED: dict[str, Raiser] = {
-    (
-        "data/external/own/questions/CLEVR_val_questions.json: got no list of questions,"
-        " expected one"
-    ): reading(clevr.read, {"questions/CLEVR_val_questions.json": {"info": {}}}),
-    (
-        "data/external/own/v2_mscoco_val2014_annotations.json: got annotations without their"
-        " questions, expected both files"
-    ): reading(
-        vqa_v2.read,
-        {
-            "v2_mscoco_val2014_annotations.json": {**VAL, "annotations": []},
-            "v2_OpenEnded_mscoco_train2014_questions.json": {"questions": []},
-        },
+    f"{ROOT}/questions/CLEVR_val_questions.json: got no list of questions, expected one": read(
+        "clevr", questions__CLEVR_val_questions={"info": {}}
     ),
     (
-        "data/external/own/v2_OpenEnded_mscoco_val2014_questions.json: got questions of the same"
-        " split as OpenEnded_mscoco_val2014_questions.json, expected one file of them"
-    ): reading(
-        vqa_v2.read, {name: {**VAL, "questions": []} for name in (QUESTIONS, QUESTIONS[3:])}
+        f"{ROOT}/v2_mscoco_val2014_annotations.json: got annotations without their questions,"
+        " expected both files"
+    ): read(
+        "vqa_v2",
+        v2_mscoco_val2014_annotations={**VAL, "annotations": []},
+        v2_OpenEnded_mscoco_train2014_questions={"questions": []},
     ),
-    "data/external/own: got no such files, expected questions/*.json": reading(clevr.read, {}),
+    (
+        f"{ROOT}/v2_{QUESTIONS}.json: got questions of the same split as {QUESTIONS}.json,"
+        " expected one file of them"
+    ): read(
+        "vqa_v2", **{name: {**VAL, "questions": []} for name in (QUESTIONS, f"v2_{QUESTIONS}")}
+    ),
+    f"{ROOT}: got no such files, expected questions/*.json": read("clevr", notes={}),
 }

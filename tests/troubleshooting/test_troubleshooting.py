@@ -11,6 +11,7 @@ from error_page import PAGE, Raiser, groups, says, text_of, texts
 from project import ROOT
 from raise_data import DATA
 from raise_models import MODELS
+from raise_own import OWN
 from raise_parameters import PARAMETERS, RULES
 from raise_published import PUBLISHED
 from raise_runs import (
@@ -29,7 +30,7 @@ from raise_shapes import SHAPES
 from vlm.errors import StoppedError, UserError
 from vlm.files import read_json
 
-QUICK = {**PARAMETERS, **SHAPES, **DATA, **PUBLISHED, **MODELS, **TRAINING, **RUNNING}
+QUICK = {**PARAMETERS, **SHAPES, **DATA, **OWN, **PUBLISHED, **MODELS, **TRAINING, **RUNNING}
 # Pure functions over figures: only a caller of one's own can give them what they refuse.
 FOR_CALLERS = {
     f"vlm/evaluation/{name}.py"

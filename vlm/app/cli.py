@@ -15,6 +15,7 @@ import typer
 from vlm.app.seeds import run_seed, table
 from vlm.app.verify import verify as run_again
 from vlm.config import load_params
+from vlm.data.importers.paths import check_folder
 from vlm.errors import StoppedError, UserError
 
 FAILED, MISTAKE = 1, 2
@@ -36,7 +37,10 @@ def check(
 
     Example: vlm check presets/tiny.yaml
     """
-    weights = load_params(params).model.vision.pretrained
+    values = load_params(params)
+    if not values.data.is_drawn:
+        check_folder("data.own.path", Path(values.data.own.path))
+    weights = values.model.vision.pretrained
     if weights is not None and not Path(weights).is_file():
         raise UserError(f"model.vision.pretrained: got {weights}, expected a file that is there")
     typer.echo(f"{params}: valid")

@@ -1,12 +1,29 @@
 """Files of the user's folder, and no others: a name in a data set leads nowhere else."""
 
+import os
 import re
 import stat
+from collections.abc import Set
 from pathlib import Path
 
 from vlm.data.importers.rows import BadRowError, shown
+from vlm.errors import UserError
+
+PICTURES = {".png", ".jpg", ".jpeg", ".webp", ".gif", ".bmp", ".tif", ".tiff"}
 
 _UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+
+
+def check_folder(name: str, folder: Path) -> None:
+    """Raise UserError where the folder that the parameter `name` names isn't there."""
+    if not folder.is_dir():
+        raise UserError(f"{name}: got {folder}, expected a folder that is there")
+
+
+def unreferenced(root: Path, used: Set[Path]) -> int:
+    """How many picture files under `root` aren't among the used ones, by their endings."""
+    there = (Path(folder, name) for folder, _, names in os.walk(root) for name in names)
+    return sum(path.suffix.lower() in PICTURES and path not in used for path in there)
 
 
 def inside(root: Path, name: object) -> Path:

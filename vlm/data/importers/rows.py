@@ -12,10 +12,22 @@ from pathlib import Path
 from typing import Literal
 
 SplitName = Literal["train", "val", "test"]
+# What folders and files of a split are called.
+SPLITS: dict[str, SplitName] = {
+    "train": "train",
+    "val": "val",
+    "valid": "val",
+    "validation": "val",
+    "dev": "val",
+    "test": "test",
+}
 
 # Control characters but tab and the two line ends, and halves of surrogate pairs, which no UTF-8
 # file can hold but JSON's \u can spell.
 _REFUSED = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
+
+_SHORT = reprlib.Repr()
+_SHORT.maxstring = _SHORT.maxother = 60  # characters
 
 
 class BadRowError(ValueError):
@@ -75,7 +87,7 @@ class Bad:
 
 def shown(value: object) -> str:
     """A value of the source in one short line."""
-    return reprlib.repr(value)
+    return _SHORT.repr(value)
 
 
 def text(value: object, what: str) -> str:
