@@ -69,6 +69,8 @@ THINGS = {
 }
 RED = [("scene",), ("filter_color", [0], "red")]
 _TWO = [("scene",), ("count", [0]), ("scene",), ("filter_size", [2], "small"), ("count", [3])]
+_BOTH = [*RED, ("filter_size", [0], "small")]
+_SMALL_RED, _EITHER = ([*_BOTH, (how, [1, 2])] for how in ("intersect", "union"))
 # Picture, question, answer, family, and the program's nodes: a function, its inputs, its constant.
 CLEVR = [
     ("train_000000", "How many red things?", "2", "count", [*RED, ("count", [1])]),
@@ -136,6 +138,8 @@ CLEVR = [
             ("count", [3]),
         ],
     ),
+    ("val_000000", "Is anything small and red?", "no", "exist", [*_SMALL_RED, ("exist", [3])]),
+    ("train_000001", "How many are small or red?", "1", "count", [*_EITHER, ("count", [3])]),
 ]
 
 
@@ -196,8 +200,14 @@ VQA_QUESTIONS = {
         {"image_id": 9, "question": "Is it raining?", "question_id": 90},
         {"image_id": 25, "question": "How many dogs?", "question_id": 250},
         {"image_id": 9, "question": "What is on the hill?", "question_id": 91},
+        {"image_id": 30, "question": "Is it a cat?", "question_id": 300},
+        {"image_id": 30, "question": "Is it a dog?", "question_id": 301},
     ],
-    "val2014": [{"image_id": 42, "question": "Who won?", "question_id": 420}],
+    "val2014": [
+        {"image_id": 42, "question": "Who won?", "question_id": 420},
+        {"image_id": 42, "question": "Who lost?", "question_id": 421},
+        {"image_id": 43, "question": "Is it over?", "question_id": 430},
+    ],
     "test2015": [
         {"image_id": 7, "question": "Is it night?", "question_id": 70},
         {"image_id": 7, "question": "Why?", "question_id": 71},
@@ -214,10 +224,14 @@ VQA_ANNOTATIONS = {
             question_type="is it",
         ),
         annotation(250, 25, "2", multiple_choice_answer="2", answer_type="number"),
+        annotation(300, 30, "yes", multiple_choice_answer="yes", answer_type="yes/no"),
+        annotation(301, 30, "no", multiple_choice_answer="no", answer_type="yes/no"),
     ],
     # As OK-VQA has it: no answer chosen.
     "val2014": [
-        annotation(420, 42, *["red"] * 3, *["blue"] * 3, *["a", "b", "", "c"], question_type="six")
+        annotation(420, 42, *["red"] * 3, *["blue"] * 3, *["a", "b", "", "c"], question_type="six"),
+        annotation(421, 42, "red", question_type="six"),
+        annotation(430, 43, "yes", question_type="two"),
     ],
 }  # fmt: skip
 
@@ -254,13 +268,15 @@ TALKS = [
     talk("deep/b.jpg", "Who is there?\n<image>", "Nobody."),
     talk("a.jpg", "And the color?", "White.", roles=True),
 ]
+WORDS = ("Left", "Right", "Up", "Down")
 
 
 def write_llava(root: Path) -> int:
-    """A JSON list, and JSON Lines of a split; the number of rows."""
-    for shade, name in enumerate(("images/a.jpg", "images/deep/b.jpg", "c.jpg")):
+    """A JSON list, and JSON Lines of two splits; the number of rows."""
+    for shade, name in enumerate(("images/a.jpg", "images/deep/b.jpg", "c.jpg", "d.jpg")):
         write_picture(root / name, shade)
     write_json(root / "chat_8k.json", TALKS)
-    lines = [talk("c.jpg", f"<image> {word}?", f"{word}.") for word in ("Left", "Right", "Up")]
-    (root / "val.jsonl").write_text("\n".join(map(json.dumps, lines)) + "\n")
-    return len(TALKS) + len(lines)
+    for split, picture in (("val", "c.jpg"), ("test", "d.jpg")):
+        lines = [talk(picture, f"<image> {word}?", f"{word}.") for word in WORDS]
+        (root / f"{split}.jsonl").write_text("\n".join(map(json.dumps, lines)) + "\n")
+    return len(TALKS) + 2 * len(WORDS)

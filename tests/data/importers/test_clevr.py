@@ -51,7 +51,7 @@ def test_rows_are_named_by_file_and_number(tmp_path: Path):
     write_clevr(tmp_path)
     found, _ = halves(read(tmp_path))
     rows = {Path(each.picture).stem: each.rows for each in found if isinstance(each.picture, Path)}
-    assert rows["CLEVR_train_000001"] == (f"{TRAIN} row 2",)
+    assert rows["CLEVR_train_000001"] == (f"{TRAIN} row 2", f"{TRAIN} row 8")
     numbers = (1, 3, 4, 5, 6, 7)
     assert rows["CLEVR_train_000000"] == tuple(f"{TRAIN} row {number}" for number in numbers)
 

@@ -17,6 +17,7 @@ def test_a_picture_has_the_turns_of_its_conversations(tmp_path: Path):
     assert [(each.split, Path(str(each.picture)).name) for each in found] == [
         (None, "a.jpg"),
         (None, "b.jpg"),
+        ("test", "d.jpg"),
         ("val", "c.jpg"),
     ]
     assert found[0].rows == ("chat_8k.json row 1", "chat_8k.json row 3")
@@ -26,8 +27,8 @@ def test_a_picture_has_the_turns_of_its_conversations(tmp_path: Path):
         ("And the color?", "White."),
     ]
     assert found[1].asked == (Asked("Who is there?", "Nobody.", "Nobody.", family="conversation"),)
-    assert [each.question for each in found[2].asked] == ["Left?", "Right?", "Up?"]
-    assert found[2].rows == tuple(f"val.jsonl line {number}" for number in (1, 2, 3))
+    assert [each.question for each in found[3].asked] == ["Left?", "Right?", "Up?", "Down?"]
+    assert found[3].rows == tuple(f"val.jsonl line {number}" for number in (1, 2, 3, 4))
 
 
 @pytest.mark.parametrize(
@@ -109,17 +110,18 @@ def test_a_broken_conversation_is_listed_as_a_whole(tmp_path: Path, reason: str,
 
 
 def test_a_list_of_one_picture_is_that_picture(tmp_path: Path):
-    write_llava(tmp_path)
-    write_json(tmp_path / "chat_8k.json", [talk(["c.jpg"], "Why?", "So.")])
+    write_picture(tmp_path / "c.jpg", 0)
+    write_json(tmp_path / "chat.json", [talk(["c.jpg"], "Why?", "So.")])
+    write_json(tmp_path / "valid.json", [talk("c.jpg", "Why?", "So.")])
     found, _ = halves(read(tmp_path))
-    assert [Path(str(each.picture)).name for each in found] == ["c.jpg", "c.jpg"]
+    assert [each.picture for each in found] == [tmp_path / "c.jpg"] * 2
     assert [each.split for each in found] == [None, "val"]
 
 
 def test_a_cut_line_is_one_bad_row(tmp_path: Path):
     rows = write_llava(tmp_path)
     lines = (tmp_path / "val.jsonl").read_text().splitlines()
-    (tmp_path / "val.jsonl").write_text("\n".join([lines[0], lines[1][:30], lines[2]]))
+    (tmp_path / "val.jsonl").write_text("\n".join([lines[0], lines[1][:30], *lines[2:]]))
     found, bad = halves(read(tmp_path))
     assert [each.row for each in bad] == ["val.jsonl line 2"]
     assert number_of_rows(found) == rows - 1
