@@ -11,6 +11,7 @@ from ruamel.yaml import YAML
 from vlm.config.data import Source
 from vlm.config.loading import parse_params
 from vlm.data.importers.clevr_programs import FUNCTIONS
+from vlm.data.importing import import_own
 
 PAGE = (ROOT / "docs" / "data.md").read_text(encoding="utf-8")
 YAMLS = re.findall(r"^```yaml\n(.*?)^```", PAGE, flags=re.MULTILINE | re.DOTALL)
@@ -46,8 +47,12 @@ def test_the_families_of_clevr_are_those_of_the_table():
         assert set(re.findall("`(\\w+)`", told[family])) == named
 
 
-def test_the_pictures_of_the_walk_through_are_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_the_walk_through_is_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     (code,) = re.findall(r"^```python\n(.*?)^```", PAGE, flags=re.MULTILINE | re.DOTALL)
     monkeypatch.chdir(tmp_path)
     exec(compile(code, "docs/data.md", "exec"), {})
-    assert len(list(tmp_path.glob("data/external/mine/*.png"))) == 300
+    params = parse_params(merged(read_preset("tiny"), YAML(typ="safe").load(YAMLS[0])))
+    metrics = import_own(params.data, params.seed, Path(), Path("data"), workers=1)
+    assert metrics["rows"] == {"in": 300, "out": 300, "skipped": 0}
+    assert metrics["train"]["scenes"] >= params.pretrain.batch_size
+    assert set(metrics["train"]["families"]) == {"color", "question"}
