@@ -87,7 +87,7 @@ def _files(root: Path) -> tuple[dict[str, _File], dict[str, _File]]:
                     f"{root / name}: got {kind} of the same split as"
                     f" {found[kind][subtype].name}, expected one file of them"
                 )
-            # Annotations are boiled down at once, since they take a tenth of the memory so.
+            # Annotations are boiled down at once: as JSON they are most of what a data set holds.
             rows = file[kind] if kind == "questions" else [_annotation(row) for row in file[kind]]
             found[kind][subtype] = _File(name, rows)
     questions = found["questions"]
@@ -138,11 +138,10 @@ def _join(told: _File, by_question: dict[Id, tuple[str, _Answers | str]]) -> Ite
             by_question[key] = named, said
 
 
-def _annotation(row: object) -> _Annotation:
+def _annotation(row: Any) -> _Annotation:
     key = None
     try:
         key = _id(row)
-        assert isinstance(row, dict)  # else it had no key
         return _Annotation(key, _answers(row))
     except BadRowError as error:
         return _Annotation(key, str(error))
