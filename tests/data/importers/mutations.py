@@ -7,7 +7,6 @@ ways, one at a time, and imports what is left.
 import json
 import os
 import shutil
-import sys
 from collections.abc import Callable
 from io import BytesIO
 from pathlib import Path
@@ -18,10 +17,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from PIL import Image
+from project import read_preset
 
-sys.path.append(str(Path(__file__).parents[2] / "scenes"))
-from worlds import OWN, make_data
-
+from vlm.config.data import DataConfig
 from vlm.data.importing import import_own
 from vlm.errors import UserError
 
@@ -70,8 +68,9 @@ def write(files: Files, folder: Path) -> None:
 
 def run(source: str, folder: Path, seed: int = 0, workers: int = 1, **own: Any) -> dict[str, Any]:
     """Import what lies in `folder`; the metrics."""
-    values = OWN | {"image_size": 8, "val_share": 0.0, "test_share": 0.0} | own
-    data = make_data(source=source, own=values)
+    values = read_preset("tiny")["data"]
+    values["own"] |= {"image_size": 8, "val_share": 0.0, "test_share": 0.0} | own
+    data = DataConfig.model_validate(values | {"source": source})
     return import_own(data, seed, folder, folder / "data", workers)
 
 
