@@ -12,6 +12,7 @@ import torch
 
 from stages.running.stage import run, select_device
 from vlm.config import DataConfig, EvaluateConfig, Params
+from vlm.data.coverage import answer_coverage, split_texts, text_coverage
 from vlm.data.drawn import draw
 from vlm.data.loading import CaptionData
 from vlm.data.tables import (
@@ -22,6 +23,7 @@ from vlm.data.tables import (
     read_questions,
     read_scenes,
 )
+from vlm.data.tokenizer import TextTokenizer
 from vlm.evaluation.altering import Split
 from vlm.evaluation.breakdowns import (
     layouts,
@@ -37,7 +39,7 @@ from vlm.evaluation.examples import example_rows, write_attention, write_example
 from vlm.evaluation.floors import AskedColumns, best_guesses, floor_correct_within_families
 from vlm.evaluation.fresh import count_shared, score_fresh
 from vlm.evaluation.gallery import blind_ranks, gallery_hits, score_retrieval
-from vlm.evaluation.heads import HEADS, Heads, Replies
+from vlm.evaluation.heads import HEADS, Heads, Replies, spelled
 from vlm.evaluation.looking import score_looking
 from vlm.evaluation.out_of_distribution import score_unlike
 from vlm.evaluation.outputs import Predictions, write_curves, write_plots, write_predictions
@@ -63,12 +65,12 @@ PREDICTIONS = Path("data/predictions")
 
 def main(params: Params) -> None:
     section, seed, device = params.evaluate, params.seed, select_device(params.runtime)
-    test, val = (read_split(folder, params) for folder in (TEST, VAL))
+    heads = Heads.load(HEAD_MODELS, section.batch_size, device)
+    test, val = (read_split(folder, params, heads.tokenizer) for folder in (TEST, VAL))
     scenes, questions = test.scenes, test.questions
-    train_questions = read_questions(TRAIN)
+    train_questions = spelled(read_questions(TRAIN), heads.tokenizer)
     train_objects = read_objects(TRAIN)
     train = asked(train_questions, train_objects).condensed()
-    heads = Heads.load(HEAD_MODELS, section.batch_size, device)
     replies = heads.reply(scenes, questions)
     right = replies.right(questions)
     captions, vectors = describe(scenes, heads, section, device)
@@ -78,25 +80,26 @@ def main(params: Params) -> None:
     keys = [keys[0] for keys in scenes.caption_keys[: section.gallery]]
     ids = np.arange(len(keys))
     found, by_id = (gallery_hits(*vectors, which) for which in (keys, ids))
-    texts = [texts[0] for texts in scenes.captions[: section.gallery]]
+    true = described(scenes.captions, scenes.caption_keys, heads.tokenizer)
+    texts = [texts[0] for texts in true.captions[: section.gallery]]
     same = {"image_to_text": ids, "text_to_image": np.unique(texts, return_inverse=True)[1]}
-    guesses = Guesses.learned(Described(*read_captions(TRAIN)))
+    guesses = Guesses.learned(described(*read_captions(TRAIN), heads.tokenizer))
+    true_of_val = described(val.scenes.captions, val.scenes.caption_keys, heads.tokenizer)
     world, luck = params.data.world, (section.resamples, seed)
     metrics: Figures = {
         "pictures": len(scenes),
         "questions": len(questions),
+        **text_coverage(split_texts(scenes.captions, test.questions), heads.tokenizer),
         "floors": floors,
         "classifier": {
             **score_head(scorer, right["classifier"], floors),
-            "answers_outside_vocabulary": answers_outside(questions, train_questions),
+            "answers_outside_vocabulary": answers_outside(questions, heads),
         },
         "generator": {
             **score_head(scorer, right["generator"], floors),
             **phrase_bleu(replies.phrases, questions, train_questions, scorer),
         },
-        "caption": score_captions(
-            captions, described(scenes), guesses, described(val.scenes), world, *luck
-        ),
+        "caption": score_captions(captions, true, guesses, true_of_val, world, *luck),
         "retrieval": score_retrieval(found, by_id, same, blind_ranks(keys, guesses.keys), *luck),
         **breakdowns(test, replies, right, train, set(layouts(train_objects)), scorer),
         "word_order": score_word_order(
@@ -124,9 +127,9 @@ def main(params: Params) -> None:
     write_json(METRICS, metrics)
 
 
-def read_split(folder: Path, params: Params) -> Split:
-    """A split of the world that the parameters describe."""
-    scenes, questions = read_scenes(folder), read_questions(folder)
+def read_split(folder: Path, params: Params, tokenizer: TextTokenizer) -> Split:
+    """A split of the world that the parameters describe, its phrases in the heads' spelling."""
+    scenes, questions = read_scenes(folder), spelled(read_questions(folder), tokenizer)
     return Split(params.data, params.seed, folder.name, scenes, questions)
 
 
@@ -140,9 +143,12 @@ def describe(
     return captions, embed_gallery(captioner, pairs, section.gallery, section.batch_size)
 
 
-def described(scenes: SceneTable) -> Described:
-    """What is truly said of the pictures."""
-    return Described(scenes.captions, scenes.caption_keys)
+def described(
+    captions: Sequence[Sequence[str]], keys: Sequence[Sequence[str]], tokenizer: TextTokenizer
+) -> Described:
+    """What is truly said of the pictures, as the model would say it."""
+    spelling = tokenizer.spelling(text for own in captions for text in own)
+    return Described([[spelling[text] for text in own] for own in captions], keys)
 
 
 def breakdowns(
@@ -217,7 +223,7 @@ def unlike_figures(
     scorer: Scorer,
 ) -> Figures:
     """Both heads on scenes unlike those of training."""
-    unlike = read_split(UNLIKE, params)
+    unlike = read_split(UNLIKE, params, heads.tokenizer)
     replies = heads.reply(unlike.scenes, unlike.questions)
     columns = asked(unlike.questions, unlike.scenes.objects)
     of_unlike = replies.right(unlike.questions)
@@ -250,10 +256,9 @@ def asked(questions: QuestionTable, objects: Sequence[Sequence[dict]]) -> AskedC
     )
 
 
-def answers_outside(questions: QuestionTable, train: QuestionTable) -> float:
-    """The share of test questions whose answer train never gives; no classifier gets them."""
-    known = set(train.answer)
-    return float(np.mean([answer not in known for answer in questions.answer]))
+def answers_outside(questions: QuestionTable, heads: Heads) -> float:
+    """The share of answered questions whose answer the classifier can't give."""
+    return 1 - answer_coverage(questions.answer, set(heads.classifier.answers))
 
 
 def phrase_bleu(
