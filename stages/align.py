@@ -11,6 +11,7 @@ import torch
 
 from stages.running.training import run_training, training
 from vlm.config import Params
+from vlm.data.coverage import split_texts, text_coverage
 from vlm.data.loading import CaptionData
 from vlm.data.tables import read_questions, read_scenes
 from vlm.data.tokenizer import TextTokenizer
@@ -39,12 +40,19 @@ def main(params: Params) -> None:
 
 def align(params: Params, how: Execution) -> None:
     scenes, questions = read_scenes(DATA / "train"), read_questions(DATA / "train")
+    val_scenes, val_questions = read_scenes(DATA / "val"), read_questions(DATA / "val")
+    text, length = params.model.text, params.model.text.max_length
     # The one vocabulary of all later stages: every text of the training split.
-    captions = [caption for captions in scenes.captions for caption in captions]
-    tokenizer = TextTokenizer.fit([*captions, *questions.question, *questions.phrase])
-    length = params.model.text.max_length
+    told = split_texts(scenes.captions, questions)
+    tokenizer = TextTokenizer.fit(told, text.tokenizer, text.max_vocab)
+    if text.on_long == "cut":
+        tokenizer.cut_at(length)  # which the tokenizer's file says to all later stages
     data = CaptionData(scenes, tokenizer, length)
-    validation = CaptionData(read_scenes(DATA / "val"), tokenizer, length)
+    validation = CaptionData(val_scenes, tokenizer, length)
+    covered = {
+        "train": text_coverage(split_texts(scenes.captions, questions), tokenizer),
+        "val": text_coverage(split_texts(val_scenes.captions, val_questions), tokenizer),
+    }
 
     torch.manual_seed(params.seed)
     channels, size = scenes.images.shape[1:3]
@@ -69,6 +77,10 @@ def align(params: Params, how: Execution) -> None:
         seed=params.seed,
         metrics_path=METRICS,
         curve_path=CURVE,
+        figures={
+            name: {split: figures[name] for split, figures in covered.items()}
+            for name in ("unknown_words", "texts_cut")
+        },
     )
     if how.world.is_first:
         save_model(MODEL, model, weights)

@@ -12,6 +12,7 @@ import torch
 
 from stages.running.training import run_training, training
 from vlm.config import ClassifierConfig, GeneratorConfig, Params
+from vlm.data.coverage import answer_coverage, answer_vocabulary
 from vlm.data.loading import QuestionBatch, QuestionData
 from vlm.data.tables import read_questions, read_scenes
 from vlm.data.tokenizer import TextTokenizer
@@ -27,6 +28,7 @@ from vlm.training.train import train
 
 DATA, PRETRAINED = Path("data"), Path("models/pretrain")
 HEADS = ("classifier", "generator")
+SPLITS = ("train", "val")
 
 
 def main(params: Params, head: str) -> None:
@@ -41,15 +43,24 @@ def main(params: Params, head: str) -> None:
 def train_vqa(params: Params, head: str, how: Execution) -> None:
     section = head_section(params, head)
     tokenizer, config = TextTokenizer.load(PRETRAINED), load_config(PRETRAINED)
-    padding = section.pad_phrases if isinstance(section, GeneratorConfig) else 0
-    questions = read_questions(DATA / "train")
-    answers = sorted(set(questions.answer))  # the closed vocabulary comes from train alone
+    asked = {split: read_questions(DATA / split) for split in SPLITS}
+    answers, padding, figures = [], 0, {}
+    if isinstance(section, GeneratorConfig):
+        padding = section.pad_phrases
+    else:  # the closed vocabulary comes from train alone
+        answers = answer_vocabulary(asked["train"].answer, section.max_answers)
+        shares = {name: answer_coverage(asked[name].answer, set(answers)) for name in SPLITS}
+        figures = {"answer_coverage": shares}
     data, validation = (
-        QuestionData(scenes, asked, tokenizer, config.max_text_len, answers, padding)
-        for scenes, asked in [
-            (read_scenes(DATA / "train"), questions),
-            (read_scenes(DATA / "val"), read_questions(DATA / "val")),
-        ]
+        QuestionData(
+            read_scenes(DATA / split),
+            asked[split],
+            tokenizer,
+            config.max_text_len,
+            answers,
+            padding,
+        )
+        for split in SPLITS
     )
 
     torch.manual_seed(params.seed)
@@ -70,6 +81,7 @@ def train_vqa(params: Params, head: str, how: Execution) -> None:
         seed=params.seed,
         metrics_path=Path(f"metrics/train_vqa_{head}.json"),
         curve_path=Path(f"plots/train_vqa_{head}.tsv"),
+        figures=figures,
         augment=section.augment,
     )
     if how.world.is_first:
