@@ -1,6 +1,7 @@
 """A split's tables, read from their Parquet shards."""
 
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,20 @@ class SceneTable:
 
     def __len__(self) -> int:
         return len(self.scene_id)
+
+    def described(self) -> "SceneTable":
+        """The scenes that have captions; of own pictures, those without an answer have none."""
+        rows = np.flatnonzero([len(captions) > 0 for captions in self.captions])
+        if len(rows) == len(self):
+            return self
+        return SceneTable(
+            self.scene_id[rows],
+            self.images[rows],
+            [self.objects[row] for row in rows],
+            [self.captions[row] for row in rows],
+            [self.caption_keys[row] for row in rows],
+            self.source,
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,6 +119,37 @@ def read_captions(folder: str | Path) -> tuple[list[list[str]], list[list[str]]]
     return _read_column(Path(folder), "captions"), _read_column(Path(folder), "caption_keys")
 
 
+def read_groups(folder: Path, name: str, schema: pa.Schema) -> Iterator[tuple[Path, int, pa.Table]]:
+    """The row groups of a table, of which only one is in memory at a time.
+
+    Each comes with its shard's path and the row there that it begins with.
+
+    Raises:
+        UserError: A table that is missing, empty or not of this schema.
+    """
+    for path, file in _open_shards(folder, name, schema):
+        first = 0
+        for number in range(file.num_row_groups):
+            with _readable(path):
+                group = file.read_row_group(number, columns=schema.names)
+            yield path, first, group
+            first += len(group)
+
+
+def decode_picture(encoded: bytes | None, path: Path, row: int) -> Images:
+    """The pixels, (H, W, C), of the picture in a row of this shard.
+
+    Raises:
+        UserError: Bytes that are no gray or RGB PNG.
+    """
+    try:
+        return png.decode(encoded or b"")
+    except ValueError as error:
+        raise UserError(
+            f"{path} row {row}: picture: got {error}, expected a gray or RGB PNG"
+        ) from error
+
+
 def write_columns(path: str | Path, columns: Mapping[str, Any]) -> None:
     """Write columns of equal length as one Parquet file."""
     with atomic_path(path) as partial:
@@ -121,12 +167,7 @@ def _decode(parts: list[tuple[Path, pa.Table]], total: int) -> Images:
     for path, table in parts:
         encoded = table["image"].combine_chunks().field("bytes").to_pylist()
         for number, image in enumerate(encoded):
-            try:
-                pixels = png.decode(image or b"")
-            except ValueError as error:
-                raise UserError(
-                    f"{path} row {number}: picture: got {error}, expected a gray or RGB PNG"
-                ) from error
+            pixels = decode_picture(image, path, number)
             if images is None:
                 images = np.empty((total, *pixels.shape), np.uint8)
             if pixels.shape != images.shape[1:]:
@@ -144,6 +185,16 @@ def _read_shards(
     folder: Path, name: str, schema: pa.Schema, columns: list[str] | None = None
 ) -> Iterator[tuple[Path, pa.Table]]:
     """Each shard of a table with its path; `columns` are those of the schema if not given."""
+    for path, file in _open_shards(folder, name, schema):
+        with _readable(path):
+            table = file.read(columns=columns or schema.names)
+        yield path, table
+
+
+def _open_shards(
+    folder: Path, name: str, schema: pa.Schema
+) -> Iterator[tuple[Path, pq.ParquetFile]]:
+    """Each shard of a table with its path, open until the next one."""
     paths = sorted(folder.glob(f"{name}-*.parquet"))
     if not paths:
         first = f"{name}-00000.parquet"
@@ -152,20 +203,28 @@ def _read_shards(
         raise UserError(f"{folder}: got no such folder, expected {first} in it")
     rows = 0
     for path in paths:
-        try:
-            got = pq.read_schema(path)
+        with _readable(path):
+            file = pq.ParquetFile(path)
+        with file:
+            got = file.schema_arrow
             for field in schema:
                 kind = got.field(field.name).type if field.name in got.names else "no such column"
                 if kind != field.type:
                     raise UserError(f"{path}: {field.name}: got {kind}, expected {field.type}")
-            table = pq.read_table(path, columns=columns or schema.names)
-        except (pa.ArrowException, OSError) as error:
-            reason = str(error).splitlines()[0]
-            raise UserError(f"{path}: got {reason!r}, expected a Parquet file") from error
-        rows += len(table)
-        yield path, table
+            rows += file.metadata.num_rows
+            yield path, file
     if not rows:
         raise UserError(f"{paths[0]}: got no rows, expected at least one")
+
+
+@contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    """Say of what can't be read that it is no Parquet file."""
+    try:
+        yield
+    except (pa.ArrowException, OSError) as error:
+        reason = str(error).splitlines()[0]
+        raise UserError(f"{path}: got {reason!r}, expected a Parquet file") from error
 
 
 def _positions(wanted: Ints, scene_id: Ints, folder: Path) -> Ints:
