@@ -209,6 +209,9 @@ def test_check_command(tmp_path):
     assert (good.returncode, good.stdout, good.stderr) == (0, "params.yaml: valid\n", "")
     assert (bad.returncode, bad.stdout) == (2, "")
     assert bad.stderr == "seed: got -1, expected greater than or equal to 0\n"
+    own = check(text.replace("source: scenes", "source: imagefolder"))
+    assert (own.returncode, own.stdout) == (2, "")
+    assert own.stderr == "data.own.path: got data/external/own, expected a folder that is there\n"
 
 
 def test_worlds_and_seeds_that_would_fail_late_are_refused_at_once():
