@@ -36,9 +36,12 @@ def stream(seed: int, split: str, block: int, purpose: str) -> np.random.Generat
     return np.random.Generator(np.random.PCG64(np.random.SeedSequence(entropy)))
 
 
-def blocks(n: int) -> Iterator[tuple[int, slice]]:
-    """The number and the scenes of each block of n scenes; the last may be partial."""
-    for block, start in enumerate(range(0, n, BLOCK)):
+def blocks(n: int, first: int = 0) -> Iterator[tuple[int, slice]]:
+    """The number and the scenes of each block of n scenes; the last may be partial.
+
+    `first` is the number of their first block.
+    """
+    for block, start in enumerate(range(0, n, BLOCK), first):
         yield block, slice(start, min(start + BLOCK, n))
 
 
