@@ -9,8 +9,9 @@ from vlm.config.data import Shape, WorldConfig
 from vlm.errors import UserError
 from vlm.scenes import render as rendering
 from vlm.scenes.render import RGB, draw, render, render_batches, stamp
-from vlm.scenes.sampler import BLOCK, sample_scenes, stream
+from vlm.scenes.sampler import sample_scenes
 from vlm.scenes.scene import ObjectRecord, from_records
+from vlm.scenes.streams import BLOCK, stream
 
 
 def covers(item: ObjectRecord, row: int, col: int) -> bool:

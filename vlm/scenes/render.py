@@ -17,8 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from vlm.errors import UserError
-from vlm.scenes.sampler import blocks, stream
 from vlm.scenes.scene import Bools, Ints, Scenes
+from vlm.scenes.streams import blocks, stream
 
 if TYPE_CHECKING:
     from vlm.config.data import WorldConfig
