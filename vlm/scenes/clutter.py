@@ -1,0 +1,103 @@
+"""Marks that belong to no object: they make objects harder to see and no answer untrue.
+
+A mark is a piece of a straight line, 2 to 4 pixels long and one pixel thick, along a row or a
+column, in one of the world's colours at half an object's intensity. An object spans three rows and
+three columns at least. So no mark is an object, and since those of one scene never touch each
+other, nor do two make one.
+Marks lie under the objects, whose pixels are what they are without clutter.
+
+n: scenes, M: marks at most, H, W: pixels.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from vlm.scenes.scene import Bools, Ints
+from vlm.scenes.streams import BLOCK, stream
+
+if TYPE_CHECKING:
+    from vlm.config.data import WorldConfig
+
+SHORTEST, LONGEST = 2, 4
+INTENSITY = 0.5  # of an object's
+
+
+@dataclass(frozen=True, eq=False)
+class Marks:
+    """The marks of n scenes, (n, M) each; those that `present` leaves out are not drawn."""
+
+    present: Bools
+    row: Ints  # of its first pixel
+    col: Ints
+    height: Ints
+    width: Ints
+    color: Ints  # indexes `world.colors`
+
+
+def sample_marks(world: WorldConfig, rng: np.random.Generator) -> Marks:
+    """The marks of `BLOCK` scenes, from one stream.
+
+    How many is drawn evenly from 0 to `clutter`; a mark that would touch one before it is then left
+    out.
+    """
+    size = (BLOCK, world.clutter)
+    count = rng.integers(world.clutter + 1, size=BLOCK)
+    length = rng.integers(SHORTEST, LONGEST + 1, size)
+    upright = rng.integers(2, size=size) == 1
+    height, width = np.where(upright, length, 1), np.where(upright, 1, length)
+    row = rng.integers(world.image_size - height + 1)
+    col = rng.integers(world.image_size - width + 1)
+    color = rng.integers(len(world.colors), size=size)
+    present = np.arange(world.clutter) < count[:, None]
+    for mark in range(world.clutter):
+        own, earlier = np.s_[:, mark, None], np.s_[:, :mark]
+        touches = row[own] <= row[earlier] + height[earlier]
+        touches &= row[earlier] <= row[own] + height[own]
+        touches &= col[own] <= col[earlier] + width[earlier]
+        touches &= col[earlier] <= col[own] + width[own]
+        present[:, mark] &= ~(touches & present[earlier]).any(axis=1)
+    return Marks(present, row, col, height, width, color)
+
+
+def add_clutter(
+    canvas: npt.NDArray[np.uint8],
+    world: WorldConfig,
+    seed: int,
+    split: str,
+    block: int,
+    start: int = 0,
+) -> None:
+    """Draws the marks of some scenes of a block, in place, wherever there is no object.
+
+    They are a function of (seed, split, block), whatever objects the scenes hold. Without clutter
+    nothing is drawn, from no stream.
+
+    Args:
+        canvas: (n, H, W) where each pixel holds 0 for the background or 1 + colour for an object. A
+            mark's pixels are set to 1 + len(world.colors) + colour, as `with_faint` has them.
+        world: whose `clutter` it is.
+        seed, split, block: what the stream is named by.
+        start: the place of the first scene in its block.
+    """
+    if not world.clutter:
+        return
+    marks = sample_marks(world, stream(seed, split, block, "clutter"))
+    for step in range(LONGEST):
+        down, right = np.minimum(step, marks.height - 1), np.minimum(step, marks.width - 1)
+        there = marks.present[start : start + len(canvas)]
+        scene, mark = np.nonzero(there)
+        where = start + scene, mark
+        row, col = (marks.row + down)[where], (marks.col + right)[where]
+        free = canvas[scene, row, col] == 0
+        faint = 1 + len(world.colors) + marks.color[where]
+        canvas[scene[free], row[free], col[free]] = faint[free]
+
+
+def with_faint(palette: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+    """A palette, (1 + colours, channels), with the colours of marks after those of objects."""
+    return np.concatenate([palette, INTENSITY * palette[1:]])
