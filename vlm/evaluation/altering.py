@@ -84,7 +84,7 @@ class Split:
     ) -> Altered:
         """Those of the questions that are asked of such scenes, with what is true."""
         answer, phrase = self.truth.tell(layout, asked.scene_index, asked.question)
-        kept = np.flatnonzero(np.not_equal(answer, None))
+        kept = np.flatnonzero([told is not None for told in answer])
         asked = _take(replace(asked, answer=answer, phrase=phrase), kept)
         return Altered(scenes, asked, rows[kept])
 

@@ -11,7 +11,7 @@ n: scenes, M: marks at most, H, W: pixels.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -38,13 +38,18 @@ class Marks:
     width: Ints
     color: Ints  # indexes `world.colors`
 
+    def __getitem__(self, part: slice) -> Marks:
+        """The marks of some of the scenes."""
+        return Marks(*(getattr(self, field.name)[part] for field in fields(self)))
 
-def sample_marks(world: WorldConfig, rng: np.random.Generator) -> Marks:
-    """The marks of `BLOCK` scenes, from one stream.
+
+def sample_marks(world: WorldConfig, seed: int, split: str, block: int) -> Marks:
+    """The marks of a block of scenes, whatever objects these hold.
 
     How many is drawn evenly from 0 to `clutter`; a mark that would touch one before it is then left
     out.
     """
+    rng = stream(seed, split, block, "clutter")
     size = (BLOCK, world.clutter)
     count = rng.integers(world.clutter + 1, size=BLOCK)
     length = rng.integers(SHORTEST, LONGEST + 1, size)
@@ -64,38 +69,22 @@ def sample_marks(world: WorldConfig, rng: np.random.Generator) -> Marks:
     return Marks(present, row, col, height, width, color)
 
 
-def add_clutter(
-    canvas: npt.NDArray[np.uint8],
-    world: WorldConfig,
-    seed: int,
-    split: str,
-    block: int,
-    start: int = 0,
-) -> None:
-    """Draws the marks of some scenes of a block, in place, wherever there is no object.
-
-    They are a function of (seed, split, block), whatever objects the scenes hold. Without clutter
-    nothing is drawn, from no stream.
+def add_clutter(canvas: npt.NDArray[np.uint8], marks: Marks, world: WorldConfig) -> None:
+    """Draws the marks of n scenes, in place, wherever there is no object.
 
     Args:
         canvas: (n, H, W) where each pixel holds 0 for the background or 1 + colour for an object. A
             mark's pixels are set to 1 + len(world.colors) + colour, as `with_faint` has them.
-        world: whose `clutter` it is.
-        seed, split, block: what the stream is named by.
-        start: the place of the first scene in its block.
+        marks: of these scenes.
+        world: theirs.
     """
-    if not world.clutter:
-        return
-    marks = sample_marks(world, stream(seed, split, block, "clutter"))
+    scene, mark = np.nonzero(marks.present)
+    faint = 1 + len(world.colors) + marks.color
     for step in range(LONGEST):
-        down, right = np.minimum(step, marks.height - 1), np.minimum(step, marks.width - 1)
-        there = marks.present[start : start + len(canvas)]
-        scene, mark = np.nonzero(there)
-        where = start + scene, mark
-        row, col = (marks.row + down)[where], (marks.col + right)[where]
-        free = canvas[scene, row, col] == 0
-        faint = 1 + len(world.colors) + marks.color[where]
-        canvas[scene[free], row[free], col[free]] = faint[free]
+        row = marks.row + np.minimum(step, marks.height - 1)
+        col = marks.col + np.minimum(step, marks.width - 1)
+        pixels = scene, row[scene, mark], col[scene, mark]
+        canvas[pixels] = np.where(canvas[pixels], canvas[pixels], faint[scene, mark])
 
 
 def with_faint(palette: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:

@@ -50,7 +50,7 @@ def move(scenes: Scenes, slots: Ints, world: WorldConfig, seed: int) -> tuple[Sc
     rows, cols = (each.ravel() for each in np.meshgrid(ends, ends, indexing="ij"))
     cells = cell_of(rows, cols, world.image_size)
     chance = np.random.default_rng(seed).random(len(scenes))
-    for scene in np.flatnonzero(slots != NO_OBJECT):
+    for scene in np.flatnonzero(slots != NO_OBJECT).tolist():
         slot, number = slots[scene], scenes.count[scene]
         others = np.delete(np.arange(number), slot)
         near = np.abs(rows - scenes.row[scene, others, None]) < world.spacing

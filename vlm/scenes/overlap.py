@@ -1,10 +1,11 @@
 """How much of each object the later ones of its scene hide.
 
-n: scenes, K: object slots, P: pixels of a stamp's square.
+n: scenes, K: object slots, D: pixels across the largest stamp.
 """
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -27,7 +28,7 @@ def limits_overlap(world: WorldConfig) -> bool:
 
 def hides_too_much(scenes: Scenes, world: WorldConfig) -> Bools:
     """Where an object is hidden to more than the share that the world allows, (n,)."""
-    return (hidden_shares(scenes, world) > world.overlap).any(axis=1)
+    return np.any(hidden_shares(scenes, world) > world.overlap, axis=1)
 
 
 def hidden_shares(scenes: Scenes, world: WorldConfig) -> Floats:
@@ -41,36 +42,54 @@ def hidden_shares(scenes: Scenes, world: WorldConfig) -> Floats:
 
 
 def _shares(scenes: Scenes, world: WorldConfig) -> Floats:
-    reach, size = world.max_radius, world.image_size
-    stamps = _stamps(world)
-    row_step, col_step = (each.ravel() for each in np.mgrid[-reach : reach + 1, -reach : reach + 1])
+    slots = np.arange(scenes.shape.shape[1])
     shares = np.zeros(scenes.shape.shape)
-
-    def covers(slot: int, rows: Ints, cols: Ints) -> Bools:
-        """Which pixels, (n, P), the object in `slot` covers."""
-        down, right = rows - scenes.row[:, slot, None], cols - scenes.col[:, slot, None]
-        near = (abs(down) <= reach) & (abs(right) <= reach) & (slot < scenes.count)[:, None]
-        kind = scenes.shape[:, slot, None], scenes.radius[:, slot, None]
-        return near & stamps[*kind, (down + reach) * near, (right + reach) * near]
-
-    for slot in range(scenes.shape.shape[1] - 1):
-        rows = scenes.row[:, slot, None] + row_step
-        cols = scenes.col[:, slot, None] + col_step
-        own = covers(slot, rows, cols)
-        own &= (rows >= 0) & (rows < size) & (cols >= 0) & (cols < size)
+    for slot in slots[:-1].tolist():
+        near = abs(scenes.row - scenes.row[:, slot, None]) <= 2 * world.max_radius
+        near &= abs(scenes.col - scenes.col[:, slot, None]) <= 2 * world.max_radius
+        near &= scenes.present & (slots > slot)
+        met = np.flatnonzero(near.any(axis=1))
+        members = scenes[met]
+        area = np.arange(-world.max_radius, world.max_radius + 1)
+        rows, cols = (each[:, slot, None] + area for each in (members.row, members.col))
+        own = _covered(members, slot, rows, cols, world)
+        own &= _inside(rows, world)[:, :, None] & _inside(cols, world)[:, None, :]
         hidden = np.zeros_like(own)
-        for later in range(slot + 1, scenes.shape.shape[1]):
-            hidden |= covers(later, rows, cols)
-        shares[:, slot] = (own & hidden).sum(axis=1) / np.maximum(own.sum(axis=1), 1)
+        for later in np.flatnonzero(near.any(axis=0)).tolist():
+            here = np.flatnonzero(near[met, later])
+            hidden[here] |= _covered(members[here], later, rows[here], cols[here], world)
+        shares[met, slot] = (own & hidden).sum(axis=(1, 2)) / own.sum(axis=(1, 2))
     return shares
 
 
-def _stamps(world: WorldConfig) -> Bools:
-    """Every object of the world, (shape, radius, row, column), each about the same centre."""
-    side = 2 * world.max_radius + 1
-    stamps = np.zeros((len(world.shapes), world.max_radius + 1, side, side), np.bool_)
-    for shape, name in enumerate(world.shapes):
-        for radius in range(world.min_radius, world.max_radius + 1):
-            inner = slice(world.max_radius - radius, world.max_radius + radius + 1)
-            stamps[shape, radius, inner, inner] = stamp(name, radius)
+def _covered(scenes: Scenes, slot: int, rows: Ints, cols: Ints, world: WorldConfig) -> Bools:
+    """Which pixels of these rows and columns, (n, D) each, the object in `slot` covers: (n, D, D).
+
+    The slot must hold an object in every scene.
+    """
+    edge = world.max_radius + 1
+    down = np.clip(rows - scenes.row[:, slot, None], -edge, edge) + edge
+    right = np.clip(cols - scenes.col[:, slot, None], -edge, edge) + edge
+    kind = scenes.shape[:, slot], scenes.radius[:, slot] - world.min_radius
+    stamps = _stamps(tuple(world.shapes), world.min_radius, world.max_radius)
+    shape, radius = (each[:, None, None] for each in kind)
+    return stamps[shape, radius, down[:, :, None], right[:, None, :]]
+
+
+def _inside(places: Ints, world: WorldConfig) -> Bools:
+    return (places >= 0) & (places < world.image_size)
+
+
+@cache
+def _stamps(shapes: tuple[str, ...], smallest: int, largest: int) -> Bools:
+    """Objects of these shapes and radii, (shape, radius, row, column), all about one centre.
+
+    The outermost rows and columns are empty.
+    """
+    side = 2 * largest + 3
+    stamps = np.zeros((len(shapes), largest - smallest + 1, side, side), np.bool_)
+    for shape, name in enumerate(shapes):
+        for radius in range(smallest, largest + 1):
+            inner = slice(largest + 1 - radius, largest + 2 + radius)
+            stamps[shape, radius - smallest, inner, inner] = stamp(name, radius)
     return stamps

@@ -1,4 +1,4 @@
-"""Pictures drawn from scenes alone: stamps on a canvas, then noise.
+"""Pictures drawn from scenes alone: stamps on a canvas, clutter beneath, then noise.
 
 Noise is looked up: a random 16-bit word picks one of 65,536 equally likely quantiles of the
 Gaussian, and a table holds, for each intensity and word, the 8-bit pixel that they give. So no
@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from vlm.errors import UserError
+from vlm.scenes.clutter import add_clutter, sample_marks, with_faint
 from vlm.scenes.scene import Bools, Ints, Scenes
 from vlm.scenes.streams import blocks, stream
 
@@ -110,8 +111,11 @@ def render_batches(
     for block, part in blocks(len(scenes), first):
         rng = stream(seed, split, block, "noise")
         members = scenes[part]
+        marks = sample_marks(world, seed, split, block)[: len(members)]
         for start in range(0, len(members), step):
-            yield _noisy(paint(members[start : start + step], world), world, rng)
+            canvas = paint(members[start : start + step], world)
+            add_clutter(canvas, marks[start : start + step], world)
+            yield _noisy(canvas, world, rng)
 
 
 def render(scenes: Scenes, world: WorldConfig, seed: int, split: str) -> Images:
@@ -141,9 +145,10 @@ def _noisy(canvas: Images, world: WorldConfig, rng: np.random.Generator) -> Imag
 
 
 def _palette(world: WorldConfig) -> npt.NDArray[np.float32]:
-    """The intensities of background and colours, (1 + colours, C)."""
+    """The intensities of background and colours, then of clutter if there is any: (., C)."""
     colors = [(0, 0, 0), *(RGB[color] for color in world.colors)]
-    return np.array(colors, np.float32)[:, : world.channels]
+    palette = np.array(colors, np.float32)[:, : world.channels]
+    return with_faint(palette) if world.clutter else palette
 
 
 @cache
