@@ -138,11 +138,27 @@ def test_keeping_asks_what_refusing_never_would():
     assert found == {"keep": True, "refuse": False}
 
 
-def test_a_split_that_is_asked_nothing_is_refused():
-    world = DEFAULT | {"max_objects": 1}
-    data = make_data(world, families={"compare": 1.0}, degenerate="refuse")
+@pytest.mark.parametrize(
+    ("family", "changes"),
+    [
+        ("compare", {"max_objects": 1, "shapes": ["plus", "circle"]}),  # a filter keeps all
+        ("color", {"min_objects": 2, "max_objects": 3, "shapes": ["ring"]}),  # which ring?
+    ],
+)
+def test_a_family_that_is_never_asked_is_refused(family: str, changes: dict[str, Any]):
+    world = FEW | changes
+    data = make_data(world, families={"count": 1.0, family: 1.0}, degenerate="refuse")
+    scenes = sample_scenes(data.world, 0, "val", 5)
     with pytest.raises(UserError) as error:
-        draw_questions(data, sample_scenes(data.world, 0, "val", 50), 0, "val")
+        draw_questions(data, scenes, 0, "val")
     assert str(error.value) == (
-        "data.families: got compare, expected one with a question about at least one scene of val"
+        f"data.families.{family}: got no question that fits any of 1024 scenes of this world,"
+        " expected at least one"
     )
+
+
+def test_a_few_scenes_may_be_asked_nothing():
+    data = make_data(FEW, families={"color": 1.0})
+    empty = from_records([[], []], data.world)
+    table = draw_questions(data, empty, 0, "test")
+    assert len(table.scene_id) == len(table.question) == len(table.phrase) == 0

@@ -167,9 +167,8 @@ def nothing_to_ask() -> None:
 
 DATA: dict[str, Raiser] = {
     "B: got scene_id 0, question_id 3 twice, expected one row of it": twice_the_same_question,
-    "data.families: got compare, expected one with a question about at least one scene of train": (
-        nothing_to_ask
-    ),
+    "data.families.compare: got no question that fits any of 1024 scenes of this world, expected"
+    " at least one": nothing_to_ask,
     "data/train/questions-00000.parquet row 8: got scene_id 4, expected one of the 4 in the"
     " scene table": scenes_changed(four_scenes, read_questions),
     "data/train/scenes-00000.parquet row 2: got a picture of (H, W, C) (8, 8, 1), expected"

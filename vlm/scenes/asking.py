@@ -64,7 +64,7 @@ def draw_questions(data: DataConfig, scenes: Scenes, seed: int, split: str) -> A
     as they are: the world draws them so.
 
     Raises:
-        UserError: A split of which no scene is asked anything.
+        UserError: A family of which no scene of this world is asked anything.
     """
     families = _families(data, seed)
     every = [question for family in families for question in family.questions]
@@ -81,11 +81,6 @@ def draw_questions(data: DataConfig, scenes: Scenes, seed: int, split: str) -> A
         codes.append(np.take_along_axis(values, pick, axis=1))
     code = np.concatenate(codes)
     asked = code != NO_VALUE
-    if not asked.any():
-        raise UserError(
-            f"data.families: got {', '.join(data.families)}, expected one with a question about"
-            f" at least one scene of {split}"
-        )
     pick, wording, code = (np.concatenate(each)[asked] for each in (picks, wordings, codes))
     return AskedQuestions(
         np.nonzero(asked)[0],
@@ -100,7 +95,12 @@ def _families(data: DataConfig, seed: int) -> list[_Family]:
     table, balanced = question_table(data), data.answer_balance == "balanced"
     calibration = sample_scenes(data.world, seed, "calibration", CALIBRATION_SCENES)
     families, first = [], 0
-    for questions in table.values():
+    for family, questions in table.items():
+        if all((true_answers(q, calibration[:BLOCK], data) == NO_VALUE).all() for q in questions):
+            raise UserError(
+                f"data.families.{family}: got no question that fits any of {BLOCK} scenes of this"
+                " world, expected at least one"
+            )
         yes_rate = None
         if balanced and questions[0].answers == YES_NO:
             values = [true_answers(q, calibration, data) for q in questions]
