@@ -38,7 +38,7 @@ def test_the_truth_tells_what_is_asked_and_nothing_else(
     world: dict[str, Any], families: dict[str, float], rule: str
 ):
     data = make_data(world, families=families, degenerate=rule)
-    truth, scenes = Truth(data), sample_scenes(data.world, 1, "test", 25)
+    truth, scenes = Truth(data), sample_scenes(data.world, 1, "test", 20)
     texts = list(truth.questions) * len(scenes)
     index = np.arange(len(scenes)).repeat(len(truth.questions))
     answers, phrases = truth.tell(scenes, index, texts)
@@ -68,7 +68,7 @@ def test_a_slot_is_left_out_only_where_its_family_has_nothing_to_ask(
         answer_balance=balance,
         questions_per_scene=int(sum(families.values())),
     )
-    scenes = sample_scenes(data.world, 0, "test", 120)
+    scenes = sample_scenes(data.world, 0, "test", 40)
     table, truth = draw_questions(data, scenes, 0, "test"), Truth(data)
     assert (np.diff(table.scene_id) >= 0).all()
     got = Counter(zip(table.scene_id.tolist(), table.family.tolist(), strict=True))
