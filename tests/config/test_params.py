@@ -131,6 +131,20 @@ def test_relation_needs_two_shapes():
     assert "relation" in message(data__world__shapes=["plus"], data__world__held_out=[])
 
 
+def test_color_needs_two_colors():
+    assert "at least two colors" in message(data__families={"count": 1, "color": 1})
+
+
+def test_the_texts_of_every_family_need_room():
+    asked = {
+        "data__families": {"compare": 1},
+        "data__captions_per_scene": 1,
+        "data__world__max_objects": 1,
+        "model__text__max_length": 10,
+    }
+    assert "expected at least 11, the longest text" in message(**asked)  # nine words, two marks
+
+
 def test_yaml_1_2_numbers_and_words(tmp_path):
     text = (ROOT / "presets/tiny.yaml").read_text()
     for number in ("1e-4", "1.0e-4"):

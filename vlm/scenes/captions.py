@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from vlm.scenes.grammar import NUMBERS, counted, with_article
-from vlm.scenes.sampler import BLOCK, blocks, stream
 from vlm.scenes.scene import CELLS, Ints, Scenes, cell_name, cell_of
+from vlm.scenes.streams import BLOCK, blocks, stream
 
 if TYPE_CHECKING:
     from vlm.config.data import DataConfig, WorldConfig
