@@ -62,8 +62,8 @@ def test_whatever_is_cut_or_flipped_is_refused_or_harmless(image: np.ndarray):
             decoded = png.decode(bad)
         except ValueError:
             continue
-        # All pixels are there: what was cut off is the end mark and the two checksums.
-        assert bad in cut[-10:]
+        # Pillow makes do without the checksums at the end, or with a wrong length of the data.
+        assert bad not in cut[:-10]
         np.testing.assert_array_equal(decoded.transpose(2, 0, 1), image)
 
 
