@@ -51,6 +51,7 @@ def decode(png: bytes) -> Pixels:
     if pixels is not None:
         return pixels
     try:
+        PngImageFile(BytesIO(png)).verify()  # reading on, Pillow would overlook what is at the end
         pixels = np.asarray(PngImageFile(BytesIO(png)))
     except (OSError, SyntaxError, TypeError) as error:
         raise ValueError("bytes that are no PNG") from error
