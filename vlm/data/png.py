@@ -53,7 +53,7 @@ def decode(png: bytes) -> Pixels:
     try:
         PngImageFile(BytesIO(png)).verify()  # reading on, Pillow would overlook what is at the end
         pixels = np.asarray(PngImageFile(BytesIO(png)))
-    except (OSError, SyntaxError, TypeError) as error:
+    except (OSError, SyntaxError, TypeError, ValueError) as error:
         raise ValueError("bytes that are no PNG") from error
     pixels = pixels[..., None] if pixels.ndim == 2 else pixels
     if pixels.dtype != np.uint8 or pixels.shape[-1] not in MODES:
