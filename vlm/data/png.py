@@ -22,6 +22,7 @@ SMALL = 1 << 13  # pixel values of the largest picture that is put together here
 LEVEL = 6  # of Pillow, for the others
 MODES = {1: "L", 3: "RGB"}  # by channels
 COLOR_TYPES = {1: 0, 3: 2}  # by channels, as PNG numbers them
+NO_PNG = "bytes that are no PNG"
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
 START = len(SIGNATURE) + 25  # where the chunk after the header begins
 
@@ -54,7 +55,7 @@ def decode(png: bytes) -> Pixels:
         PngImageFile(BytesIO(png)).verify()  # reading on, Pillow would overlook what is at the end
         pixels = np.asarray(PngImageFile(BytesIO(png)))
     except (OSError, SyntaxError, TypeError, ValueError) as error:
-        raise ValueError("bytes that are no PNG") from error
+        raise ValueError(NO_PNG) from error
     pixels = pixels[..., None] if pixels.ndim == 2 else pixels
     if pixels.dtype != np.uint8 or pixels.shape[-1] not in MODES:
         raise ValueError(f"a PNG of {pixels.dtype} (H, W, C) {pixels.shape}")
@@ -62,7 +63,11 @@ def decode(png: bytes) -> Pixels:
 
 
 def _decode_own(png: bytes) -> Pixels | None:
-    """As `decode` where the picture is as `encode` puts them together; None for any other."""
+    """As `decode` where the picture is as `encode` puts them together; None for any other.
+
+    Raises:
+        ValueError: One whose data are not what its header says.
+    """
     if len(png) < START + 24 or png[START + 4 : START + 8] != b"IDAT":
         return None
     width, height, _, color_type = struct.unpack_from(">IIBB", png, 16)
@@ -78,10 +83,10 @@ def _decode_own(png: bytes) -> Pixels | None:
     unpacker = zlib.decompressobj()
     try:
         values = unpacker.decompress(packed, size + 1)
-    except zlib.error:
-        return None
+    except zlib.error as error:
+        raise ValueError(NO_PNG) from error
     if not unpacker.eof or len(values) != size:
-        return None
+        raise ValueError(NO_PNG)
     rows = np.frombuffer(values, np.uint8).reshape(height, -1)
     if rows[:, 0].any():
         return None
