@@ -14,6 +14,8 @@ from vlm.config.schema import Params
 from vlm.data.drawn import draw, picture_hash
 from vlm.data.tables import QuestionTable, SceneTable, read_questions, read_scenes
 
+RUNTIME = parse_params(read_preset("tiny")).runtime
+
 
 def make_data() -> DataConfig:
     values = read_preset("tiny")
@@ -29,7 +31,7 @@ def same(one: SceneTable | QuestionTable, other: SceneTable | QuestionTable) -> 
 def test_in_memory_as_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
     data = make_data()
-    generate.main(Params.model_construct(seed=3, data=data))
+    generate.main(Params.model_construct(seed=3, data=data, runtime=RUNTIME))
     for split, number in (("train", 40), ("val", 30), ("test", 25)):
         scenes, questions = draw(data, 3, split, number).tables()
         same(scenes, read_scenes(f"data/{split}"))

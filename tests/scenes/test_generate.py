@@ -2,15 +2,17 @@ import json
 from pathlib import Path
 
 import pytest
+from project import read_preset
 from worlds import DEFAULT, make_data
 
 from stages import generate
+from vlm.config import parse_params
 from vlm.config.data import DataConfig
 from vlm.config.schema import Params
 from vlm.data.tables import read_questions, read_scenes
 from vlm.errors import UserError
-from vlm.scenes.sampler import sample_scenes
 
+RUNTIME = parse_params(read_preset("tiny")).runtime
 SPLITS = {"train": 40, "val": 20, "test": 30, "test_ood": 12}
 
 
@@ -21,7 +23,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def make(data: DataConfig, seed: int = 0) -> None:
-    generate.main(Params.model_construct(seed=seed, data=data))
+    generate.main(Params.model_construct(seed=seed, data=data, runtime=RUNTIME))
 
 
 def test_four_splits_and_their_metrics(folder: Path):
@@ -61,6 +63,7 @@ def test_a_split_without_scenes_is_a_folder_without_tables(folder: Path):
         "scenes": 0,
         "questions": 0,
         "answers": {},
+        "pictures_also_in_train": 0,
         "scenes_with_held_out_combination": 0,
     }
 
@@ -88,13 +91,3 @@ def test_equal_pictures_are_counted_without_noise_and_refused_with_it(folder: Pa
     assert metrics["duplicate_pictures_across_splits"] > 5  # the empty scenes at least
     with pytest.raises(UserError, match="pictures that an earlier split has too"):
         make(make_data(DEFAULT | {"noise": 1e-9}))
-
-
-def test_layouts_of_a_part_are_layouts_of_the_whole():
-    """However small the part, and whatever its own largest shape or column."""
-    data = make_data()
-    for seed in range(4):
-        scenes = sample_scenes(data.world, seed, "train", 20)
-        whole = generate._layouts(scenes, data.world)
-        assert generate._layouts(scenes[:5], data.world) == whole[:5]
-        assert len(set(whole)) > 10

@@ -6,6 +6,7 @@ Letters: n scenes, Q questions a scene, V variants (programs) of a family.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -45,8 +46,10 @@ class _Family:
     yes_rate: float | None  # how often a yes is wished for; None: whatever the variant says
 
 
-def draw_questions(data: DataConfig, scenes: Scenes, seed: int, split: str) -> AskedQuestions:
-    """`questions_per_scene` questions for each of a split's first scenes.
+def draw_questions(
+    data: DataConfig, scenes: Scenes, seed: int, split: str, first: int = 0
+) -> AskedQuestions:
+    """`questions_per_scene` questions for each of a split's scenes from block `first` on.
 
     Families are drawn by systematic sampling on their shares: shares that sum to the number
     of questions are met exactly in each scene, any others on average. Within a family a
@@ -59,7 +62,7 @@ def draw_questions(data: DataConfig, scenes: Scenes, seed: int, split: str) -> A
     # Rounded, so that shares like 0.1 + 0.2 end exactly on a question's border.
     edges = np.round(edges * data.questions_per_scene / edges[-1], 9)
     picks, wordings, codes = [], [], []
-    for block, part in blocks(len(scenes)):
+    for block, part in blocks(len(scenes), first):
         rng, members = stream(seed, split, block, "questions"), scenes[part]
         values = np.stack([execute(q.program, members, data.world) for q in every], axis=1)
         pick, wording = _draw_block(rng, families, edges, values, data.questions_per_scene)
@@ -76,6 +79,7 @@ def draw_questions(data: DataConfig, scenes: Scenes, seed: int, split: str) -> A
     )
 
 
+@lru_cache(maxsize=8)  # every block asks for them
 def _families(data: DataConfig, seed: int) -> list[_Family]:
     table, balanced = question_table(data), data.answer_balance == "balanced"
     calibration = sample_scenes(data.world, seed, "calibration", CALIBRATION_SCENES)
