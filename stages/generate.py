@@ -12,7 +12,7 @@ from stages.running.sharing import shared
 from stages.running.stage import run
 from vlm.config.data import DataConfig
 from vlm.config.schema import Params
-from vlm.data.drawn import draw_block, unlike, unpack
+from vlm.data.drawn import draw_block, unlike_scenes, unpack
 from vlm.data.writing import SplitWriter
 from vlm.errors import UserError
 from vlm.evaluation.census import Census
@@ -27,7 +27,7 @@ METRICS = Path("metrics/generate.json")
 
 def main(params: Params) -> None:
     data, seed = params.data, params.seed
-    unlikes = unlike(data.world, seed, data.test_ood_scenes)
+    unlikes = unlike_scenes(data, seed, data.test_ood_scenes)
     # Held-out splits first, so that of train nothing need be kept to compare it with them.
     sizes = {
         "val": data.val_scenes,

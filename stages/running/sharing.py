@@ -111,7 +111,7 @@ def _made(make: Make, pieces: Pieces, workers: int) -> Iterator[Iterator[bytes]]
         return
     context = multiprocessing.get_context("spawn")
     processes: list[BaseProcess] = []
-    pipes: list[Connection] = []
+    pipes: list[Any] = []
     try:
         # Signals are for this process to answer. The workers take over that they are held back,
         # from which the start of the tracker, which comes with the first of them, would free them.
@@ -138,7 +138,7 @@ def _made(make: Make, pieces: Pieces, workers: int) -> Iterator[Iterator[bytes]]
             pipe.close()
 
 
-def _received(pipes: Sequence[Connection], processes: Sequence[BaseProcess], worker: int) -> bytes:
+def _received(pipes: Sequence[Any], processes: Sequence[BaseProcess], worker: int) -> bytes:
     """A worker's next piece, or whatever it failed with."""
     try:
         got = pipes[worker].recv()

@@ -67,7 +67,7 @@ def unpack(packed: bytes) -> Block:
 def draw_block(data: DataConfig, seed: int, split: str, block: int, number: int) -> Block:
     """Block `block` of a split of so many scenes; nothing but these arguments decides on a byte."""
     if split == UNLIKE:
-        scenes = unlike(data.world, seed, number)[block * BLOCK : (block + 1) * BLOCK]
+        scenes = unlike_scenes(data, seed, number)[block * BLOCK : (block + 1) * BLOCK]
     else:
         scenes = sample_scenes(data.world, seed, split, min(BLOCK, number - block * BLOCK), block)
     asked = draw_questions(data, scenes, seed, split, block)
@@ -84,10 +84,12 @@ def draw_block(data: DataConfig, seed: int, split: str, block: int, number: int)
     )
 
 
-@lru_cache(maxsize=1)  # its blocks are cut from the whole
-def unlike(world: WorldConfig, seed: int, number: int) -> Scenes:
+def unlike_scenes(data: DataConfig, seed: int, number: int) -> Scenes:
     """The scenes of `test_ood`; fewer than `number` where the world hasn't the room for more."""
-    return sample_unlike(world, seed, number)
+    return _unlike(data.world, seed, number)  # pyright: ignore[reportArgumentType]
+
+
+_unlike = lru_cache(maxsize=1)(sample_unlike)  # kept, since its blocks are cut from the whole
 
 
 @dataclass(frozen=True, eq=False)

@@ -38,7 +38,7 @@ def encode(image: Pixels) -> bytes:
     rows = np.zeros((height, 1 + width * channels), np.uint8)  # a 0 first: no filter
     rows[:, 1:].reshape(height, width, channels)[:] = image.transpose(1, 2, 0)
     packer = zlib.compressobj(1, zlib.DEFLATED, zlib.MAX_WBITS, 8, zlib.Z_HUFFMAN_ONLY)
-    packed = packer.compress(rows) + packer.flush()
+    packed = packer.compress(rows.tobytes()) + packer.flush()
     return _header(height, width, channels) + _chunk(b"IDAT", packed) + _chunk(b"IEND", b"")
 
 

@@ -56,7 +56,7 @@ def draw_questions(
     scene is asked each variant before any is asked twice, and a repeat is worded anew
     where the family has another wording.
     """
-    families = _families(data, seed)
+    families = _families(data, seed)  # pyright: ignore[reportArgumentType]
     every = [question for family in families for question in family.questions]
     edges = np.cumsum([data.families[family.questions[0].family] for family in families])
     # Rounded, so that shares like 0.1 + 0.2 end exactly on a question's border.
