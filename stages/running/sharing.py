@@ -37,7 +37,7 @@ POLL = 0.02  # seconds between two looks
 
 @contextmanager
 def shared(
-    name: str, make: "partial[bytes]", pieces: Pieces, workers: int
+    name: str, make: "partial[Any]", pieces: Pieces, workers: int
 ) -> Iterator[Iterator[bytes] | None]:
     """What `make` gives for each piece, in order; None in a process whose share is handed over.
 
@@ -68,10 +68,10 @@ def shared(
             next(made) if at % number == 0 else _taken(_path(folder, at), at % number)
             for at in range(len(pieces))
         )
-        shutil.rmtree(folder, ignore_errors=True)
+        shutil.rmtree(parent, ignore_errors=True)
 
 
-def _identity(make: "partial[bytes]", pieces: Pieces) -> str:
+def _identity(make: "partial[Any]", pieces: Pieces) -> str:
     """A name that processes of one launch share, and no other work or code has."""
     launch = ("TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT", "MASTER_PORT")
     told = [make.args, list(pieces), *(os.environ.get(key) for key in launch)]
@@ -146,8 +146,7 @@ def _received(pipes: Sequence[Any], processes: Sequence[BaseProcess], worker: in
         processes[worker].join()
         status = processes[worker].exitcode or 0
         how = signal.Signals(-status).name if status < 0 else f"status {status}"
-        line = f"worker {worker} of {len(processes)} was ended by {how}"
-        raise StoppedError(line) from None
+        raise StoppedError(f"worker {worker} of {len(processes)} was ended by {how}") from None
     if isinstance(got, Exception):
         raise got
     return got
