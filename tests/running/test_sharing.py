@@ -174,6 +174,15 @@ def test_two_processes_and_any_hash_seed_write_the_same_bytes(tmp_path: Path):
     assert took["processes"] == 2
 
 
+def test_what_is_not_shared_is_for_the_first_process(tmp_path: Path):
+    project_with(tmp_path)
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "RANK": "1", "WORLD_SIZE": "2"}
+    command = [sys.executable, "-m", "stages.report"]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert [path.name for path in tmp_path.iterdir()] == ["params.yaml"]
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_a_signal_ends_all_with_one_line(number: signal.Signals, tmp_path: Path):
     """A terminal's reaches all of them; a kill only the first, whose workers go with it."""
