@@ -241,3 +241,10 @@ def test_worlds_and_seeds_that_would_fail_late_are_refused_at_once():
 def test_a_folder_in_place_of_the_file_is_named(tmp_path):
     with pytest.raises(UserError, match="expected a parameter file"):
         load_params(tmp_path)
+
+
+def test_equal_sections_have_equal_hashes():
+    one, same, other = (parse_params(changed(seed=seed)) for seed in (1, 1, 2))
+    assert hash(one) == hash(same) and one == same
+    assert hash(one) != hash(other)
+    assert len({one.data, same.data, other.data}) == 1

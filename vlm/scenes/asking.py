@@ -6,6 +6,7 @@ Letters: n scenes, Q questions a scene, V variants (programs) of a family.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -68,7 +69,7 @@ def draw_questions(
     Raises:
         UserError: A family of which no scene of this world is asked anything.
     """
-    families = _families(data, seed)
+    families = _families(data, seed)  # pyright: ignore[reportArgumentType]
     every = [question for family in families for question in family.questions]
     edges = np.cumsum([data.families[family.questions[0].family] for family in families])
     # Rounded, so that shares like 0.1 + 0.2 end exactly on a question's border.
@@ -93,6 +94,7 @@ def draw_questions(
     )
 
 
+@lru_cache(maxsize=8)  # every block asks for them
 def _families(data: DataConfig, seed: int) -> list[_Family]:
     table, balanced = question_table(data), data.answer_balance == "balanced"
     calibration = sample_scenes(data.world, seed, "calibration", CALIBRATION_SCENES)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from vlm.config.data import WorldConfig
 
 Images = npt.NDArray[np.uint8]
-BATCH_VALUES = 1 << 20  # pixel values drawn at once: they and their words stay in the cache
+BATCH_VALUES = 1 << 18  # pixel values drawn at once: they and their words stay in the cache
 WORDS = 1 << 16  # that noise is drawn from
 
 RGB = {

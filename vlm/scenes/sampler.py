@@ -16,9 +16,11 @@ if TYPE_CHECKING:
     from vlm.config.data import WorldConfig
 
 
-def sample_scenes(world: WorldConfig, seed: int, split: str, n: int) -> Scenes:
-    """The first n scenes of a split, n at least 1."""
-    drawn = [sample_block(world, stream(seed, split, block, "layout")) for block, _ in blocks(n)]
+def sample_scenes(world: WorldConfig, seed: int, split: str, n: int, first: int = 0) -> Scenes:
+    """n scenes of a split, n at least 1, from block `first` on."""
+    drawn = [
+        sample_block(world, stream(seed, split, block, "layout")) for block, _ in blocks(n, first)
+    ]
     return concatenate(drawn)[:n]
 
 
