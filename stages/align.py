@@ -5,6 +5,7 @@ the params `seed`, `model`, `align`; writes `models/align/` (encoder,
 projector, text side, tokenizer), `metrics/align.json` and the loss curve.
 """
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import torch
@@ -12,8 +13,9 @@ import torch
 from stages.running.training import run_training, training
 from vlm.config import Params
 from vlm.data.loading import CaptionData
-from vlm.data.tables import read_questions, read_scenes
+from vlm.data.tables import SceneTable, iterate_captions, iterate_questions, read_scenes
 from vlm.data.tokenizer import TextTokenizer
+from vlm.data.windows import SceneWindow, Windows
 from vlm.model.build import vlm_config
 from vlm.model.folder import save_model
 from vlm.model.pretrained import load_vit
@@ -38,16 +40,17 @@ def main(params: Params) -> None:
 
 
 def align(params: Params, how: Execution) -> None:
-    scenes, questions = read_scenes(DATA / "train"), read_questions(DATA / "train")
-    # The one vocabulary of all later stages: every text of the training split.
-    captions = [caption for captions in scenes.captions for caption in captions]
-    tokenizer = TextTokenizer.fit([*captions, *questions.question, *questions.phrase])
+    tokenizer = TextTokenizer.fit(texts())
     length = params.model.text.max_length
-    data = CaptionData(scenes, tokenizer, length)
-    validation = CaptionData(read_scenes(DATA / "val"), tokenizer, length)
+
+    def pairs(scenes: SceneTable | SceneWindow) -> CaptionData:
+        return CaptionData(scenes, tokenizer, length)
+
+    data = Windows(DATA / "train", pairs, params.runtime.picture_memory_mib)
+    validation = pairs(read_scenes(DATA / "val", params.align.val_pictures))
 
     torch.manual_seed(params.seed)
-    channels, size = scenes.images.shape[1:3]
+    channels, size, _ = data.picture_shape
     model = DualEncoder(vlm_config(params.model, size, channels, tokenizer.vocab_size))
     if params.model.vision.pretrained is not None:
         load_vit(model.vision, params.model.vision.pretrained)
@@ -55,7 +58,7 @@ def align(params: Params, how: Execution) -> None:
     freeze(model.text)
     model.to(how.device)
     # Where the run comes round to a picture again, its features are worth keeping.
-    if params.align.steps * params.align.batch_size > len(data):
+    if data.images is not None and params.align.steps * params.align.batch_size > len(data):
         data.features = frozen_features(model.vision, data.images, how)
     validation.features = frozen_features(model.vision, validation.images, how)
     weights = train(
@@ -73,6 +76,13 @@ def align(params: Params, how: Execution) -> None:
     if how.world.is_first:
         save_model(MODEL, model, weights)
         tokenizer.save(MODEL)
+
+
+def texts() -> Iterator[str]:
+    """The one vocabulary of all later stages: every text that training reads."""
+    yield from iterate_captions(DATA / "train")
+    yield from iterate_questions(DATA / "train", "question")
+    yield from iterate_questions(DATA / "train", "phrase")
 
 
 if __name__ == "__main__":

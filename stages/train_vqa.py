@@ -13,8 +13,16 @@ import torch
 from stages.running.training import run_training, training
 from vlm.config import ClassifierConfig, GeneratorConfig, Params
 from vlm.data.loading import QuestionBatch, QuestionData
-from vlm.data.tables import read_questions, read_scenes
+from vlm.data.tables import (
+    Questions,
+    QuestionTable,
+    SceneTable,
+    iterate_questions,
+    read_questions,
+    read_scenes,
+)
 from vlm.data.tokenizer import TextTokenizer
+from vlm.data.windows import SceneWindow, Windows
 from vlm.errors import UserError
 from vlm.model.folder import load_config, load_parts, save_model
 from vlm.model.projector import freeze
@@ -42,14 +50,21 @@ def train_vqa(params: Params, head: str, how: Execution) -> None:
     section = head_section(params, head)
     tokenizer, config = TextTokenizer.load(PRETRAINED), load_config(PRETRAINED)
     padding = section.pad_phrases if isinstance(section, GeneratorConfig) else 0
-    questions = read_questions(DATA / "train")
-    answers = sorted(set(questions.answer))  # the closed vocabulary comes from train alone
-    data, validation = (
-        QuestionData(scenes, asked, tokenizer, config.max_text_len, answers, padding)
-        for scenes, asked in [
-            (read_scenes(DATA / "train"), questions),
-            (read_scenes(DATA / "val"), read_questions(DATA / "val")),
-        ]
+    # The closed vocabulary comes from train alone.
+    answers = sorted(set(iterate_questions(DATA / "train", "answer")))
+
+    def rows(scenes: SceneTable | SceneWindow, asked: QuestionTable) -> QuestionData:
+        return QuestionData(scenes, asked, tokenizer, config.max_text_len, answers, padding)
+
+    asked = Questions(DATA / "train")
+    data = Windows(
+        DATA / "train",
+        lambda scenes: rows(scenes, asked.of(scenes.scene_id)),
+        params.runtime.picture_memory_mib,
+    )
+    validation = rows(
+        read_scenes(DATA / "val", section.val_pictures),
+        read_questions(DATA / "val", section.val_pictures),
     )
 
     torch.manual_seed(params.seed)
