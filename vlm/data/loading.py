@@ -55,7 +55,8 @@ class TextTable:
 
     def __init__(self, texts: Sequence[str], tokenizer: TextTokenizer, max_length: int) -> None:
         distinct = {text: index for index, text in enumerate(dict.fromkeys(texts))}
-        self.ids = tokenizer.encode(list(distinct), max_length)
+        nothing = torch.empty((0, MARKS), dtype=torch.int64)
+        self.ids = tokenizer.encode(list(distinct), max_length) if distinct else nothing
         self.lengths = (self.ids != PAD_ID).sum(dim=1)
         self.rows = torch.tensor([distinct[text] for text in texts], dtype=torch.int64)
 

@@ -57,7 +57,7 @@ class Window(NamedTuple):
     """Row groups that are shuffled together, ascending, and what shuffles them."""
 
     groups: Ints
-    rng: np.random.Generator
+    chance: np.random.SeedSequence
 
 
 class PictureOrder:
@@ -80,11 +80,14 @@ class PictureOrder:
 
     def windows(self, epoch: int) -> list[Window]:
         """The windows of an epoch, in their order."""
-        rng = np.random.default_rng((self._seed, epoch))
+        chance, groups = np.random.SeedSequence((self._seed, epoch)), np.arange(len(self._sizes))
         if self._number == 1:
-            return [Window(np.arange(len(self._sizes)), rng)]
-        parts = np.array_split(rng.permutation(len(self._sizes)), self._number)
-        return [Window(np.sort(p), r) for p, r in zip(parts, rng.spawn(len(parts)), strict=True)]
+            return [Window(groups, chance)]
+        dealt = np.array_split(np.random.default_rng(chance).permutation(groups), self._number)
+        return [
+            Window(np.sort(part), own)
+            for part, own in zip(dealt, chance.spawn(self._number), strict=True)
+        ]
 
     def at(self, step: int) -> Sight:
         """What step `step` sees."""
@@ -95,9 +98,9 @@ class PictureOrder:
             self._first += int(self._ends[-1])
             self._begin(self._epoch + 1)
         number = int(np.searchsorted(self._ends, step - self._first, side="right"))
-        groups, rng = self._windows[number]
+        groups, chance = self._windows[number]
         if number not in self._order:
-            order = rng.permutation(int(self._sizes[groups].sum()))
+            order = np.random.default_rng(chance).permutation(int(self._sizes[groups].sum()))
             self._order = {number: torch.from_numpy(order)}
         index = step - self._first - (int(self._ends[number - 1]) if number else 0)
         return Sight(groups, self._order[number][index * self._batch :][: self._batch])
