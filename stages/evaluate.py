@@ -4,8 +4,9 @@ Reads `data/{train,val,test,test_ood}`, all models and the params `seed`, `data`
 `metrics/evaluate.json`, `plots/evaluate/` and `data/predictions/`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -23,6 +24,7 @@ from vlm.data.tables import (
     read_scenes,
 )
 from vlm.evaluation.altering import Split
+from vlm.evaluation.another_picture import score_another_picture
 from vlm.evaluation.breakdowns import (
     layouts,
     score_by_objects,
@@ -65,23 +67,25 @@ def main(params: Params) -> None:
     section, seed, device = params.evaluate, params.seed, select_device(params.runtime)
     test, val = (read_split(folder, params) for folder in (TEST, VAL))
     scenes, questions = test.scenes, test.questions
+    told, told_val = scenes.described(), val.scenes.described()
     train_questions = read_questions(TRAIN)
-    train_objects = read_objects(TRAIN)
+    train_objects = read_objects(TRAIN) if params.data.is_drawn else None
     train = asked(train_questions, train_objects).condensed()
     heads = Heads.load(HEAD_MODELS, section.batch_size, device)
     replies = heads.reply(scenes, questions)
     right = replies.right(questions)
-    captions, vectors = describe(scenes, heads, section, device)
+    captions, vectors = describe(told, heads, section, device)
 
     scorer = Scorer(list(questions.family), questions.scene_id, section.resamples, seed)
-    floors = score_floors(scorer, train, asked(questions, scenes.objects))
-    keys = [keys[0] for keys in scenes.caption_keys[: section.gallery]]
+    floors = score_floors(scorer, train, asked_of(test))
+    keys = [keys[0] for keys in told.caption_keys[: section.gallery]]
     ids = np.arange(len(keys))
     found, by_id = (gallery_hits(*vectors, which) for which in (keys, ids))
-    texts = [texts[0] for texts in scenes.captions[: section.gallery]]
+    texts = [texts[0] for texts in told.captions[: section.gallery]]
     same = {"image_to_text": ids, "text_to_image": np.unique(texts, return_inverse=True)[1]}
     guesses = Guesses.learned(Described(*read_captions(TRAIN)))
-    world, luck = params.data.world, (section.resamples, seed)
+    world = params.data.world if params.data.is_drawn else None
+    luck = (section.resamples, seed)
     metrics: Figures = {
         "pictures": len(scenes),
         "questions": len(questions),
@@ -95,30 +99,29 @@ def main(params: Params) -> None:
             **phrase_bleu(replies.phrases, questions, train_questions, scorer),
         },
         "caption": score_captions(
-            captions, described(scenes), guesses, described(val.scenes), world, *luck
+            captions, described(told), guesses, described(told_val), world, *luck
         ),
         "retrieval": score_retrieval(found, by_id, same, blind_ranks(keys, guesses.keys), *luck),
-        **breakdowns(test, replies, right, train, set(layouts(train_objects)), scorer),
         "word_order": score_word_order(
-            heads, scenes, questions, replies, test.truth.spoken(), scorer, floors
+            heads, scenes, questions, replies, spoken(test), scorer, floors
         ),
+        "another_picture": score_another_picture(heads, scenes, questions, replies, scorer, floors),
     }
-    metrics["probes"], examples = {}, []
-    for outcome in outcomes(heads, test, replies):
-        metrics["probes"][outcome.name] = score(outcome, test, scorer, train, val)
-        examples += example_rows(outcome, test)
-    metrics["attention"], maps = score_looking(heads, test, scorer)
     metrics["calibration"], calibrated = calibration(heads, val, test, replies, right, scorer)
-    if any(UNLIKE.glob("scenes-*")):
-        metrics["ood"] = unlike_figures(heads, params, test, right, train, scorer)
+    guessed = floor_correct_within_families(train, asked_of(test))
+    metrics["whole_pictures"] = score_whole_pictures(scorer, right, guessed)
+    if train_objects is not None:
+        known = set(layouts(train_objects))
+        metrics |= breakdowns(test, replies, right, train, known, scorer)
+        metrics |= probes(heads, test, val, replies, train, scorer)
+        if any(UNLIKE.glob("scenes-*")):
+            metrics["ood"] = unlike_figures(heads, params, test, right, train, scorer)
     if section.fresh_scenes:
         metrics["fresh"] = fresh_figures(heads, params.data, section, seed, train)
 
-    exact = exact_captions(captions, scenes.caption_keys, world)
+    exact = exact_captions(captions, described(told), world)
     said = Predictions(replies, captions, exact, found)
-    write_predictions(PREDICTIONS, said, scenes, questions)
-    write_examples(PREDICTIONS / "probes.parquet", examples)
-    write_attention(PREDICTIONS / "attention.parquet", maps, test)
+    write_predictions(PREDICTIONS, said, told, questions)
     write_plots(PLOTS, metrics, replies, scenes, questions, section.samples)
     write_curves(PLOTS, metrics, calibrated, right)
     write_json(METRICS, metrics)
@@ -145,6 +148,11 @@ def described(scenes: SceneTable) -> Described:
     return Described(scenes.captions, scenes.caption_keys)
 
 
+def spoken(split: Split) -> Mapping[str, str]:
+    """The short answer that each phrase gives; for own pictures nobody knows."""
+    return split.truth.spoken() if split.data.is_drawn else {}
+
+
 def breakdowns(
     test: Split,
     replies: Replies,
@@ -153,14 +161,11 @@ def breakdowns(
     known: set[tuple],
     scorer: Scorer,
 ) -> Figures:
-    """Whole pictures, numbers of objects, layouts that train lacks, and how far counts are off."""
+    """Numbers of objects, layouts that train lacks, and how far counts are off."""
     questions = test.questions
-    guesses = floor_correct_within_families(train, asked(questions, test.scenes.objects))
+    guesses = floor_correct_within_families(train, asked_of(test))
     objects = [len(test.scenes.objects[scene]) for scene in questions.scene_index]
-    figures: Figures = {
-        "whole_pictures": score_whole_pictures(scorer, right, guesses),
-        "by_objects": score_by_objects(scorer, right, guesses, objects),
-    }
+    figures: Figures = {"by_objects": score_by_objects(scorer, right, guesses, objects)}
     unseen = np.array([layout not in known for layout in layouts(test.scenes.objects)])
     if unseen[questions.scene_index].any():
         figures["unseen_layouts"] = score_unseen(
@@ -175,6 +180,21 @@ def breakdowns(
             train.of_family("count"),
             scorer.of_rows(counts),
         )
+    return figures
+
+
+def probes(
+    heads: Heads, test: Split, val: Split, replies: Replies, train: AskedColumns, scorer: Scorer
+) -> Figures:
+    """Changes whose truth the scene tells, and where the heads look; writes examples of both."""
+    figures: Figures = {"probes": {}}
+    examples = []
+    for outcome in outcomes(heads, test, replies):
+        figures["probes"][outcome.name] = score(outcome, test, scorer, train, val)
+        examples += example_rows(outcome, test)
+    figures["attention"], maps = score_looking(heads, test, scorer)
+    write_examples(PREDICTIONS / "probes.parquet", examples)
+    write_attention(PREDICTIONS / "attention.parquet", maps, test)
     return figures
 
 
@@ -219,7 +239,7 @@ def unlike_figures(
     """Both heads on scenes unlike those of training."""
     unlike = read_split(UNLIKE, params)
     replies = heads.reply(unlike.scenes, unlike.questions)
-    columns = asked(unlike.questions, unlike.scenes.objects)
+    columns = asked_of(unlike)
     of_unlike = replies.right(unlike.questions)
     return score_unlike(unlike, of_unlike, columns, train, test, right, scorer)
 
@@ -239,15 +259,22 @@ def fresh_figures(
     }
 
 
-def asked(questions: QuestionTable, objects: Sequence[Sequence[dict]]) -> AskedColumns:
-    """What the floors see: question, answer, and the shapes and colours of the scene."""
-    facts = [tuple(sorted((o["shape"], o["color"]) for o in scene)) for scene in objects]
+def asked(
+    questions: QuestionTable, objects: Sequence[Sequence[dict[str, Any]]] | None
+) -> AskedColumns:
+    """What the floors see: question, answer, and where known the scene's shapes and colours."""
+    facts = None
+    if objects is not None:
+        of_scene = [tuple(sorted((o["shape"], o["color"]) for o in scene)) for scene in objects]
+        facts = [of_scene[scene] for scene in questions.scene_index]
     return AskedColumns(
-        list(questions.question),
-        list(questions.answer),
-        list(questions.family),
-        [facts[scene] for scene in questions.scene_index],
+        list(questions.question), list(questions.answer), list(questions.family), facts
     )
+
+
+def asked_of(split: Split) -> AskedColumns:
+    """What the floors see of a split."""
+    return asked(split.questions, split.scenes.objects if split.data.is_drawn else None)
 
 
 def answers_outside(questions: QuestionTable, train: QuestionTable) -> float:

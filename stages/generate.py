@@ -1,7 +1,7 @@
-"""Draw scenes, captions and questions for every split.
+"""Draw scenes, captions and questions for every split, or import the user's own.
 
-Reads `params.yaml` (`seed`, `data`); writes `data/{train,val,test,test_ood}/` and
-`metrics/generate.json`.
+Reads `params.yaml` (`seed`, `data`) and the folder that `data.own.path` names; writes
+`data/{train,val,test,test_ood}/` and `metrics/generate.json`.
 """
 
 from collections.abc import Iterator
@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from stages.running.stage import run
+from stages.running.stage import run, say
 from vlm.config.data import WorldConfig
 from vlm.config.schema import Params
 from vlm.data.drawn import DrawnSplit, picture_hash, tell
+from vlm.data.importing import import_own
 from vlm.data.writing import write_questions, write_scenes
 from vlm.errors import UserError
 from vlm.files import write_json
@@ -29,6 +30,9 @@ METRICS = Path("metrics/generate.json")
 
 
 def main(params: Params) -> None:
+    if not params.data.is_drawn:
+        _import(params)
+        return
     data, seed = params.data, params.seed
     sizes = {"train": data.train_scenes, "val": data.val_scenes, "test": data.test_scenes}
     scenes = {split: sample_scenes(data.world, seed, split, n) for split, n in sizes.items()}
@@ -65,6 +69,13 @@ def main(params: Params) -> None:
     metrics["test_layouts_in_train"] = float(np.mean(known))
     metrics["duplicate_pictures_across_splits"] = duplicates
     write_json(METRICS, metrics)
+
+
+def _import(params: Params) -> None:
+    metrics = import_own(params.data, params.seed, Path(), DATA, params.runtime.workers)
+    write_json(METRICS, metrics)
+    if skipped := metrics["rows"]["skipped"]:
+        say(f"generate: {skipped} of {metrics['rows']['in']} rows left out; {METRICS} lists them")
 
 
 def _write(folder: Path, drawn: DrawnSplit) -> list[bytes]:

@@ -65,6 +65,7 @@ def pretrain(params: Params, how: Execution) -> None:
         seed=params.seed,
         metrics_path=METRICS,
         curve_path=CURVE,
+        augment=section.augment,
     )
     if how.world.is_first:
         save_model(MODEL, model, weights)

@@ -85,6 +85,7 @@ def train_vqa(params: Params, head: str, how: Execution) -> None:
         seed=params.seed,
         metrics_path=Path(f"metrics/train_vqa_{head}.json"),
         curve_path=Path(f"plots/train_vqa_{head}.tsv"),
+        augment=section.augment,
     )
     if how.world.is_first:
         folder = Path("models/train_vqa") / head

@@ -11,7 +11,7 @@ from vlm.evaluation.altering import (
     ALTERATIONS,
     Altered,
     Split,
-    _another,
+    another,
     erase_background,
     erase_object,
     move_object,
@@ -150,7 +150,7 @@ def test_which_question_each_one_was(name: str):
     assert same.all() if name != "swapped_words" else not same.any()
 
 
-def test_a_shuffled_picture_takes_all_questions_of_another():
+def test_a_shuffled_picture_takes_all_questions_ofanother():
     split = SPLITS["tiny"]
     altered = shuffle_pictures(split)
     own, asked = split.questions, altered.questions
@@ -173,12 +173,12 @@ def test_shuffled_questions_are_all_there_and_mostly_elsewhere():
 
 @pytest.mark.parametrize("number", [*range(2, 12), 1000])
 def test_a_shuffle_leaves_none_in_its_place(number: int):
-    orders = {tuple(_another(number, seed).tolist()) for seed in range(30)}
+    orders = {tuple(another(number, seed).tolist()) for seed in range(30)}
     for order in orders:
         assert sorted(order) == list(range(number))
         assert all(one != two for one, two in enumerate(order))
     assert len(orders) > 1 or number == 2
-    assert _another(1, 0).tolist() == [0]
+    assert another(1, 0).tolist() == [0]
 
 
 def test_swapped_words_ask_the_other_relation():

@@ -57,7 +57,17 @@ def test_f1_by_hand():
     assert counts.tolist() == [[1, 2, 1], [0, 0, 0], [0, 0, 1]]
     assert f1_of_sums(counts.sum(axis=0)) == pytest.approx(2 * 1 / (2 + 2))
     assert f1_of_sums(counts[1]) == 1.0
-    assert exact_captions(texts, keys, WORLD).tolist() == [False, True, False]
+    true = Described([[text] for text in texts], keys)
+    assert exact_captions(texts, true, WORLD).tolist() == [False, True, False]
+
+
+def test_a_caption_of_own_pictures_is_exact_word_for_word():
+    true = Described([["a red bus", "one bus"], ["a cat"]], [["a red bus", "one bus"], ["a cat"]])
+    assert exact_captions(["one bus", "a Cat"], true, None).tolist() == [True, False]
+    guesses = Guesses.learned(Described([["a cat"], ["a cat"], ["a dog"]], [["a cat"]] * 3))
+    figures = score_captions(["one bus", "a dog"], true, guesses, true, None, 50, 0)
+    assert figures["exact"] == 0.5 and figures["exact_floor"] == 0.5
+    assert "fact_f1" not in figures and figures["bleu4"] <= 1
 
 
 def test_who_tells_all_scores_one_and_its_interval_is_not_a_point():

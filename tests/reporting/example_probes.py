@@ -48,6 +48,13 @@ def probe_metrics(families: tuple[str, ...]) -> dict[str, Any]:
         "calibration": {head: _calibration() for head in TWO},
         "attention": {place: _attention() for place in PLACES},
         "ood": _unlike(families),
+        "another_picture": {
+            "pictures": 10,
+            "questions": 30,
+            **{
+                head: interval("exact_match", 0.413) | interval("same_reply", 0.386) for head in TWO
+            },
+        },
     }
 
 

@@ -29,7 +29,11 @@ SECTIONS = {
     "attention": where,
     "ood": unlike,
 }
-PROBED = ("probes", "whole_pictures", "by_objects", "counting", "calibration", "attention", "ood")
+PROBED = (
+    *("probes", "whole_pictures", "by_objects", "counting", "calibration", "attention", "ood"),
+    "another_picture",
+)
+DRAWN = ("probes", "by_objects", "counting", "attention", "ood")  # what needs a drawn world
 
 
 def rebuilt(folder: Path, change: dict[str, Any], *without: str) -> str:
@@ -41,6 +45,14 @@ def rebuilt(folder: Path, change: dict[str, Any], *without: str) -> str:
     page = build_page(read_inputs(folder, PARAMS))
     Reader(page)
     return text_of(page)
+
+
+def test_own_pictures_are_probed_with_another_picture(tmp_path: Path):
+    page = rebuilt(tmp_path, {}, *DRAWN)
+    _, own = page.split("Does it look at the picture? With another picture", 1)
+    row = "classifier, another 41.3% 40.3 to 42.3%"
+    assert row in own.split("Does it read the question?", 1)[0]
+    assert "38.6% 37.6 to 39.6%" in own and "is worked out from the scene anew" not in page
 
 
 @pytest.mark.parametrize(

@@ -108,6 +108,26 @@ PARAMETERS: dict[str, Raiser] = {
     "data.world: colors ['red', 'red'] holds a color twice": world(
         channels=3, colors=["red", "red"]
     ),
+    "data.own.path: got '/home/me', expected a path like data/external/NAME": given(
+        data__own__path="/home/me"
+    ),
+    "data.own: val_share 0.6 and test_share 0.5 leave train nothing": given(
+        data__own__val_share=0.6, data__own__test_share=0.5
+    ),
+    "evaluate.fresh_scenes: got 100 with data.source imagefolder, expected 0: only scenes can be"
+    " drawn anew": given(
+        data__source="imagefolder",
+        evaluate__fresh_scenes=100,
+        model__vision__pixel_mean=[0.5],
+    ),
+    "train_vqa.classifier.augment.flip: got True, expected it off: a flipped picture makes"
+    " questions of the families position, relation untrue": given(
+        train_vqa__classifier__augment__flip=True
+    ),
+    "train_vqa.generator.augment.shift: got 5, expected at most 2, data.world.margin less"
+    " max_radius: objects would leave the picture": given(
+        data__families={"count": 1.0}, train_vqa__generator__augment__shift=5
+    ),
     "data.world: margin 16 leaves no room in image_size 32": world(margin=16),
     "data.world: max_radius 16 exceeds image_size 32 / 2": world(max_radius=16),
     "data.world: min_objects 4 exceeds max_objects 3": world(min_objects=4),
@@ -153,6 +173,10 @@ RULES: dict[str, Raiser] = {
     "model.vision: sinusoidal_2d dim must be divisible by 4, got 30": given(
         model__vision__hidden=30, model__vision__heads=2
     ),
+    "pretrain.augment.turn: got True, expected it off: a turned picture makes captions"
+    " untrue": given(pretrain__augment__turn=True),
+    "train_vqa.generator.augment.flip: got True, expected it off: a flipped picture makes questions"
+    " untrue": given(data__source="clevr", train_vqa__generator__augment__flip=True),
     "patch_size 5 must divide image_size 32": given(
         model__vision__patch_size=5, model__vision__stem="patch"
     ),

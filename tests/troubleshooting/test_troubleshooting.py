@@ -11,6 +11,7 @@ from error_page import PAGE, Raiser, groups, says, text_of, texts
 from project import ROOT
 from raise_data import DATA
 from raise_models import MODELS
+from raise_own import OWN
 from raise_parameters import PARAMETERS, RULES
 from raise_runs import (
     ENDS,
@@ -24,11 +25,12 @@ from raise_runs import (
     stage_end,
 )
 from raise_shapes import SHAPES
+from raise_showing import SHOWING
 
 from vlm.errors import StoppedError, UserError
 from vlm.files import read_json
 
-QUICK = {**PARAMETERS, **SHAPES, **DATA, **MODELS, **TRAINING, **RUNNING}
+QUICK = {**PARAMETERS, **SHAPES, **DATA, **OWN, **MODELS, **TRAINING, **RUNNING, **SHOWING}
 # Pure functions over figures: only a caller of one's own can give them what they refuse.
 FOR_CALLERS = {
     f"vlm/evaluation/{name}.py"

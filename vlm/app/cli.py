@@ -15,12 +15,15 @@ import typer
 from vlm.app.seeds import run_seed, table
 from vlm.app.verify import verify as run_again
 from vlm.config import load_params
+from vlm.data.importers.paths import check_folder
 from vlm.errors import StoppedError, UserError
 
 FAILED, MISTAKE = 1, 2
 SEEDS = Path(".runtime/seeds")
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, rich_markup_mode=None)
+data_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+app.add_typer(data_app, name="data", help="Look at the data, or take them elsewhere.")
 
 
 @app.callback()
@@ -36,7 +39,10 @@ def check(
 
     Example: vlm check presets/tiny.yaml
     """
-    weights = load_params(params).model.vision.pretrained
+    values = load_params(params)
+    if not values.data.is_drawn:
+        check_folder("data.own.path", Path(values.data.own.path))
+    weights = values.model.vision.pretrained
     if weights is not None and not Path(weights).is_file():
         raise UserError(f"model.vision.pretrained: got {weights}, expected a file that is there")
     typer.echo(f"{params}: valid")
@@ -126,6 +132,51 @@ def compare(
     for remark in remarks:
         typer.echo(remark, err=True)
     typer.echo(text)
+
+
+@data_app.command("show")
+def data_show(
+    params: Annotated[Path, typer.Argument(help="The parameter file.")] = Path("params.yaml"),
+    split: Annotated[str, typer.Option(help="train, val, test or test_ood.")] = "train",
+    count: Annotated[int, typer.Option(min=1, max=200, help="Scenes on the sheet.")] = 12,
+    seed: Annotated[
+        int | None, typer.Option(min=0, help="Draw with that seed.", show_default="seed")
+    ] = None,
+    out: Annotated[Path, typer.Option(dir_okay=False, help="The PNG.")] = Path("data_sheet.png"),
+    from_disk: Annotated[
+        bool, typer.Option("--from-disk", help="Read data/SPLIT; always so with own data.")
+    ] = False,
+) -> None:
+    """Make a sheet of a split's first scenes, with what is said and asked about them.
+
+    They are drawn in memory, so that no stage need have run. Prints how the answers are spread.
+    Example: vlm data show presets/tiny.yaml --split test_ood
+    """
+    from vlm.app.data_show import show  # here, since pyarrow and the font take a moment
+
+    values = load_params(params)
+    typer.echo(show(values, split, count, seed, out, Path("data") if from_disk else None))
+
+
+@data_app.command("export")
+def data_export(
+    split: Annotated[str, typer.Option(help="A folder below DATA, or all that are there.")] = (
+        "train"
+    ),
+    data: Annotated[Path, typer.Option(help="The folder of the splits.")] = Path("data"),
+    out: Annotated[
+        Path | None,
+        typer.Option(help="The file; with all, their folder.", show_default="SPLIT.parquet"),
+    ] = None,
+) -> None:
+    """Write a split as one Parquet file, a row a question, for Hugging Face's datasets.
+
+    The pictures keep their bytes. What passes 512 MiB becomes several files, numbered as in
+    train-00000-of-00003.parquet. Example: vlm data export --split all --out exported
+    """
+    from vlm.app.data_export import export  # here, since pyarrow takes a moment
+
+    typer.echo("\n".join(export(split, data, out)))
 
 
 def main() -> None:

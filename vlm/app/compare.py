@@ -5,10 +5,11 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
-from tempfile import TemporaryDirectory, TemporaryFile
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from vlm.app.sides import TEST, Side, local_path, local_split, read_side, split_of
+from vlm.app.targets import check_writable, unwritable
 from vlm.data.tables import read_questions, read_scenes
 from vlm.errors import UserError
 from vlm.evaluation.comparing import (
@@ -205,12 +206,7 @@ def _check_targets(targets: Mapping[str, Path], sides: Mapping[str, str]) -> Non
         owner = taken.setdefault(path.resolve(), option)
         if owner != option:
             raise UserError(f"{option}: got {path}, expected a path of its own, not {owner}'s")
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with TemporaryFile(dir=path.parent):
-                pass
-        except OSError as error:
-            raise _unwritable(path, error) from error
+        check_writable(path)
 
 
 def _tables(folder: Path) -> list[Path]:
@@ -225,12 +221,7 @@ def _write(page: Path, json: Path | None, compared: Compared, limit: int) -> Non
             path = json
             write_json(json, as_json(compared), decimals=None)
     except OSError as error:
-        raise _unwritable(path, error) from error
-
-
-def _unwritable(path: Path, error: OSError) -> UserError:
-    reason = "a file above it" if isinstance(error, FileExistsError) else error.strerror
-    return UserError(f"{path}: got {reason}, expected a path that can be written")
+        raise unwritable(path, error) from error
 
 
 def _asks(folder: Path, pairs: Sequence[Pair]) -> bool:

@@ -21,7 +21,8 @@ def _features(kind: pa.DataType) -> Any:
     return {"dtype": str(kind), "_type": "Value"}
 
 
-def _described(fields: dict[str, pa.DataType]) -> pa.Schema:
+def described(fields: dict[str, pa.DataType]) -> pa.Schema:
+    """A schema whose metadata says what the columns are; those of type `IMAGE` are pictures."""
     features = {
         name: {"_type": "Image"} if kind == IMAGE else _features(kind)
         for name, kind in fields.items()
@@ -41,7 +42,7 @@ OBJECT = pa.struct(
     }
 )
 
-SCENES = _described(
+SCENES = described(
     {
         "scene_id": pa.int64(),
         "image": IMAGE,
@@ -51,7 +52,7 @@ SCENES = _described(
     }
 )
 
-QUESTIONS = _described(
+QUESTIONS = described(
     {
         "question_id": pa.int64(),
         "scene_id": pa.int64(),

@@ -61,6 +61,32 @@ def row_groups(folder: str | Path, name: str, schema: pa.Schema) -> list[RowGrou
     return groups
 
 
+def read_groups(folder: Path, name: str, schema: pa.Schema) -> Iterator[tuple[Path, int, pa.Table]]:
+    """The row groups of a table, of which only one is in memory at a time.
+
+    Each comes with its shard's path and the row there that it begins with.
+
+    Raises:
+        UserError: as `row_groups`.
+    """
+    for group in row_groups(folder, name, schema):
+        yield group.path, group.first, group.read(schema.names)
+
+
+def decode_picture(encoded: bytes | None, path: Path, row: int) -> Images:
+    """The pixels, (H, W, C), of the picture in a row of this shard.
+
+    Raises:
+        UserError: Bytes that are no gray or RGB PNG.
+    """
+    try:
+        return png.decode(encoded or b"")
+    except ValueError as error:
+        raise UserError(
+            f"{path} row {row}: picture: got {error}, expected a gray or RGB PNG"
+        ) from error
+
+
 def read_column(groups: Sequence[RowGroup], name: str) -> pa.ChunkedArray:
     """A column of these row groups."""
     return pa.concat_tables([group.read([name]) for group in groups]).column(name)
@@ -95,16 +121,13 @@ class Pictures:
         Raises:
             UserError: Bytes that are no picture, or a picture not of this shape.
         """
-        place = f"{self._group.path} row {self._group.first + row}"
-        try:
-            pixels = png.decode(self._encoded[row].as_py() or b"")
-        except ValueError as error:
-            raise UserError(f"{place}: picture: got {error}, expected a gray or RGB PNG") from error
+        path, place = self._group.path, self._group.first + row
+        pixels = decode_picture(self._encoded[row].as_py(), path, place)
         image = pixels.transpose(2, 0, 1)
         if shape is not None and image.shape != shape:
             expected = (*shape[1:], shape[0])
             raise UserError(
-                f"{place}: got a picture of (H, W, C) {pixels.shape},"
+                f"{path} row {place}: got a picture of (H, W, C) {pixels.shape},"
                 f" expected {expected} as in the table's first row"
             )
         return image

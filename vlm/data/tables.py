@@ -43,6 +43,20 @@ class SceneTable:
     def __len__(self) -> int:
         return len(self.scene_id)
 
+    def described(self) -> "SceneTable":
+        """The scenes that have captions; of own pictures, those without an answer have none."""
+        rows = np.flatnonzero([len(captions) > 0 for captions in self.captions])
+        if len(rows) == len(self):
+            return self
+        return SceneTable(
+            self.scene_id[rows],
+            self.images[rows],
+            [self.objects[row] for row in rows],
+            [self.captions[row] for row in rows],
+            [self.caption_keys[row] for row in rows],
+            self.source,
+        )
+
 
 @dataclass(frozen=True, eq=False)
 class QuestionTable:

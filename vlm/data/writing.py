@@ -147,6 +147,20 @@ def image_column(pngs: Sequence[bytes]) -> pa.StructArray:
     return pa.StructArray.from_arrays([pa.array(pngs, pa.binary()), nowhere], fields=list(IMAGE))
 
 
+def row_bytes(table: pa.Table) -> Ints:
+    """What each row's picture and texts take, lists of them left out; (n,)."""
+    total = np.zeros(len(table), np.int64)
+    for field in table.schema:
+        column = table.column(field.name)
+        if field.type == IMAGE:
+            column = pa.chunked_array([part.field("bytes") for part in column.chunks], pa.binary())
+        elif not pa.types.is_string(field.type):
+            continue
+        lengths = pc.call_function("binary_length", [column])
+        total += pc.fill_null(lengths, 0).to_numpy()
+    return total
+
+
 class _TableWriter:
     """One table: rows wait until they fill a row group, row groups fill a shard."""
 
@@ -164,7 +178,7 @@ class _TableWriter:
         rows = pa.table({self._schema.names[0]: ids, **columns}, schema=self._schema)
         self.rows += number
         self._waiting = pa.concat_tables([self._waiting, rows])
-        full = np.cumsum(_bytes(self._waiting))
+        full = np.cumsum(row_bytes(self._waiting))
         start = 0
         while start < len(full):
             before = full[start - 1] if start else 0
@@ -218,17 +232,3 @@ class _Shard(ExitStack):
 
 def _columns(table: pa.Table) -> dict[str, Any]:
     return {name: table.column(name) for name in table.column_names}
-
-
-def _bytes(table: pa.Table) -> Ints:
-    """What each row's picture, or texts, take."""
-    total = np.zeros(len(table), np.int64)
-    for field in table.schema:
-        column = table.column(field.name)
-        if field.type == IMAGE:
-            column = pa.chunked_array([part.field("bytes") for part in column.chunks], pa.binary())
-        elif not pa.types.is_string(field.type):
-            continue
-        lengths = pc.call_function("binary_length", [column])
-        total += pc.fill_null(lengths, 0).to_numpy()
-    return total

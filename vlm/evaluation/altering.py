@@ -85,7 +85,7 @@ class Split:
 
 def shuffle_pictures(split: Split) -> Altered:
     """Each picture's questions asked about another picture, each picture shown once."""
-    partner = _another(len(split.scenes), split.seed)
+    partner = another(len(split.scenes), split.seed)
     index = partner[split.questions.scene_index]
     scene_id = np.asarray(split.scenes.scene_id)[index]
     moved = replace(split.questions, scene_index=index, scene_id=scene_id)
@@ -97,7 +97,7 @@ def shuffle_questions(split: Split) -> Altered:
 
     Chance leaves a few with their own picture, where they may change the truth as much as anywhere.
     """
-    order = _another(len(split.questions), split.seed)
+    order = another(len(split.questions), split.seed)
     own = split.questions
     dealt = replace(own, question=own.question[order], family=own.family[order])
     return split.asked(dealt, np.arange(len(dealt)))
@@ -150,7 +150,7 @@ def _take(questions: QuestionTable, rows: Ints) -> QuestionTable:
     return replace(questions, **{name: getattr(questions, name)[rows] for name in columns})
 
 
-def _another(number: int, seed: int) -> Ints:
+def another(number: int, seed: int) -> Ints:
     """(number,) a permutation that leaves none in its place, but for a single one."""
     order = np.random.default_rng(seed).permutation(number)
     partner = np.empty_like(order)

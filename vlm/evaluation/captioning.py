@@ -77,11 +77,15 @@ class Figure(NamedTuple):
         return float(self.of_sums(self.rows(said, true).sum(axis=0)))
 
 
-def exact_captions(
-    captions: Sequence[str], keys: Sequence[Sequence[str]], world: WorldConfig
-) -> Bools:
-    """Whether each caption, parsed back, states exactly the scene's facts: (N,)."""
-    pairs = zip(captions, keys, strict=True)
+def exact_captions(captions: Sequence[str], true: Described, world: WorldConfig | None) -> Bools:
+    """Whether each caption, parsed back, states exactly the scene's facts: (N,).
+
+    Without a world, whether it is one of the picture's own, word for word.
+    """
+    if world is None:
+        pairs = zip(captions, true.captions, strict=True)
+        return np.array([text in own for text, own in pairs], np.bool_)
+    pairs = zip(captions, true.keys, strict=True)
     return np.array([parse_caption(text, world) == own[0] for text, own in pairs], np.bool_)
 
 
@@ -111,28 +115,28 @@ def score_captions(
     true: Described,
     guesses: Guesses,
     val: Described,
-    world: WorldConfig,
+    world: WorldConfig | None,
     resamples: int,
     seed: int,
 ) -> Figures:
     """Every figure of the captions, its interval, and its floor.
 
-    The floor of `exact` is train's commonest fact key. Any other's is what one caption for all
-    pictures scores, of train's commonest the one that scores best on val.
+    The floor of `exact` is train's commonest fact key, or without a world its commonest caption.
+    Any other's is what one caption for all pictures scores, of train's commonest the one that
+    scores best on val.
 
     Args:
         captions: (N,) what the model wrote.
         true: what is true of the pictures.
         guesses: learned on train.
         val: what is true of val, on whose first pictures the floors are chosen.
-        world: whose captions can be parsed.
+        world: whose captions can be parsed; None for own pictures, which have no facts.
         resamples, seed: of the bootstrap over pictures.
     """
-    common = max(sorted(guesses.keys), key=lambda key: guesses.keys[key])
     few = Described(val.captions[:CHOSEN_ON], val.keys[:CHOSEN_ON])
     figures: Figures = {
-        **score_proportion("exact", exact_captions(captions, true.keys, world)),
-        "exact_floor": float(np.mean([keys[0] == common for keys in true.keys])),
+        **score_proportion("exact", exact_captions(captions, true, world)),
+        "exact_floor": _exact_floor(guesses, true, world),
         "bleu_signature": BLEU_SIGNATURE,
     }
     for name, figure in _figures(world).items():
@@ -147,7 +151,14 @@ def score_captions(
     return figures
 
 
-def _figures(world: WorldConfig) -> dict[str, Figure]:
+def _exact_floor(guesses: Guesses, true: Described, world: WorldConfig | None) -> float:
+    if world is None:
+        return float(exact_captions([guesses.texts[0]] * len(true.keys), true, None).mean())
+    common = max(sorted(guesses.keys), key=lambda key: guesses.keys[key])
+    return float(np.mean([keys[0] == common for keys in true.keys]))
+
+
+def _figures(world: WorldConfig | None) -> dict[str, Figure]:
     def each(metric: Callable[..., float]) -> Figure:
         """The mean of a figure of single sentences."""
 
@@ -157,8 +168,13 @@ def _figures(world: WorldConfig) -> dict[str, Figure]:
 
         return Figure(rows, lambda sums: sums[..., 0] / sums[..., 1])
 
+    facts = {}
+    if world is not None:
+        facts["fact_f1"] = Figure(
+            lambda said, true: fact_counts(said, true.keys, world), f1_of_sums
+        )
     return {
-        "fact_f1": Figure(lambda said, true: fact_counts(said, true.keys, world), f1_of_sums),
+        **facts,
         "bleu4": Figure(
             lambda said, true: bleu_rows(said, true.captions).astype(np.float64),
             bleu_from_statistics,

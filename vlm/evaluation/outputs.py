@@ -1,7 +1,9 @@
 """What evaluation leaves beside its figures: every prediction, and what `dvc plots` draws."""
 
+import csv
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from io import StringIO
 from pathlib import Path
 
 import numpy as np
@@ -103,7 +105,7 @@ def write_curves(
     calibrated: Mapping[str, Calibrated],
     right: Mapping[str, Bools],
 ) -> None:
-    """What `dvc plots` draws of the probes: a table each.
+    """What `dvc plots` draws of the probes: a table each, where there is such a figure.
 
     Confidence against accuracy, a point a bin that has any prediction; accuracy by number of
     objects; errors of counting by size; and what follows each change of picture or question.
@@ -118,16 +120,19 @@ def write_curves(
             ]
             path = folder / f"calibration_{head}_{name}.csv"
             _write_csv(path, ["confidence", "accuracy", "questions"], rows)
-    by_objects = metrics["by_objects"]
-    shares = [by_objects[head]["by_number"] for head in HEADS]
-    floor = by_objects["question_only_floor"]
-    rows = [[number, *(each[number] for each in shares), floor[number]] for number in shares[0]]
-    _write_csv(folder / "by_objects.csv", ["objects", *HEADS, "question_only"], rows)
+    if "by_objects" in metrics:
+        by_objects = metrics["by_objects"]
+        shares = [by_objects[head]["by_number"] for head in HEADS]
+        floor = by_objects["question_only_floor"]
+        rows = [[number, *(each[number] for each in shares), floor[number]] for number in shares[0]]
+        _write_csv(folder / "by_objects.csv", ["objects", *HEADS, "question_only"], rows)
     if "counting" in metrics:
         errors = [metrics["counting"][head]["errors"] for head in HEADS]
         sizes = sorted({size for each in errors for size in each}, key=_size)
         rows = [[size, *(each.get(size, 0.0) for each in errors)] for size in sizes]
         _write_csv(folder / "counting.csv", ["error", *HEADS], rows)
+    if "probes" not in metrics:
+        return
     rows = [
         [name, *(figures[head].get("follows", figures[head].get("holds")) for head in HEADS)]
         for name, figures in metrics["probes"].items()
@@ -141,8 +146,9 @@ def _size(name: str) -> tuple[bool, int]:
 
 
 def _write_csv(path: Path, header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    lines = [",".join(header)]
+    text = StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(header)
     for row in rows:
-        cells = (f"{cell:.6f}" if isinstance(cell, float) else str(cell) for cell in row)
-        lines.append(",".join(cells))
-    write_text(path, "\n".join(lines) + "\n")
+        writer.writerow(f"{cell:.6f}" if isinstance(cell, float) else cell for cell in row)
+    write_text(path, text.getvalue())

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from vlm.reporting import charts
+from vlm.reporting.another_picture import another_picture
 from vlm.reporting.cards import change_card
 from vlm.reporting.changes import LOOKS, PROBES, conclusion
 from vlm.reporting.charts import Scores
@@ -38,13 +39,19 @@ INTRO = (
 
 def looks(inputs: Inputs) -> Html:
     """Does it look at the picture?"""
-    figures = inputs.metrics["evaluate"].get("probes") or {}
+    found = inputs.metrics["evaluate"]
+    figures, title = found.get("probes"), "Does it look at the picture?"
+    swapped = another_picture(inputs)
+    # Of own pictures nobody knows what a change makes true, nor where their objects are.
+    if swapped and figures is None and "attention" not in found:
+        return section("looks", title, *swapped)
     return section(
         "looks",
-        "Does it look at the picture?",
+        title,
         paragraph(INTRO),
-        chart(figures),
+        chart(figures or {}),
         *(part for name in LOOKS for part in probe(inputs, name)),
+        *swapped,
     )
 
 

@@ -1,5 +1,6 @@
 """What the training stages share around `fit`: order of data, curve and metrics files."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Protocol, TypeVar
 
@@ -7,7 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from vlm.config import OptimizerConfig
+from vlm.config import AugmentConfig, OptimizerConfig
+from vlm.data import augmenting
 from vlm.data.loading import EVERY, CaptionBatch, QuestionBatch, chunks
 from vlm.data.order import Layout, PictureOrder
 from vlm.data.shards import Ints
@@ -22,7 +24,8 @@ from vlm.training.terms import NonFiniteLossError, Objective
 Batch = TypeVar("Batch", CaptionBatch, QuestionBatch)
 Batch_co = TypeVar("Batch_co", covariant=True)
 VALIDATION_BATCH = 250  # pictures
-DRAWS = 1  # tells the stream of a step's draws from that of an epoch's order
+# They tell the streams of a step's draws from that of an epoch's order, and from one another.
+DRAWS, CHANGES = 1, 2
 
 
 class Pictures(Protocol[Batch_co]):
@@ -60,13 +63,14 @@ def train(
     seed: int,
     metrics_path: Path,
     curve_path: Path,
+    augment: AugmentConfig | None = None,
 ) -> dict[str, Tensor]:
     """Fit `model` to `data`, write the curve and the metrics, and return the kept weights.
 
     Every step's pictures, and what chance decides about them, are a function of (seed, step); with
     several processes each takes its share of them. A non-finite loss leaves a metrics file that
     says where it stopped, and raises on. `source` is the folder that holds the splits, for error
-    messages.
+    messages; `augment` is how pictures are changed in training.
 
     Raises:
         UserError: a batch larger than the data or one that can't be shared out evenly, or data
@@ -86,13 +90,22 @@ def train(
     def batches(step: int) -> list[Batch]:
         groups, pictures = order.at(step)
         window = data.window(groups)
-        draws = torch.from_numpy(np.random.default_rng((seed, step, DRAWS)).random(len(pictures)))
-        parts = zip(
-            pictures.tensor_split(config.accumulate),
-            draws.tensor_split(config.accumulate),
-            strict=True,
+        draws, changes = (
+            torch.from_numpy(np.random.default_rng((seed, step, stream)).random(size))
+            for stream, size in (
+                (DRAWS, len(pictures)),
+                (CHANGES, (len(pictures), augmenting.DRAWS)),
+            )
         )
-        return [window.batch(part, drawn, how.world.own(len(part))) for part, drawn in parts]
+        found = []
+        for part in torch.arange(len(pictures)).tensor_split(config.accumulate):
+            own = how.world.own(len(part))
+            batch = window.batch(pictures[part], draws[part], own)
+            if augment is not None and not augment.is_off:
+                images = augmenting.augment(batch.images, changes[part][own], augment)
+                batch = replace(batch, images=images)
+            found.append(batch)
+        return found
 
     try:
         result = fit(model, objective, batches, held_out, config, how, seed)

@@ -5,11 +5,33 @@ row of a Parquet table, a conversation. Each row of a source ends in exactly one
 `Bad`, so that rows in = rows out + rows listed.
 """
 
+import re
+import reprlib
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
 SplitName = Literal["train", "val", "test"]
+# What folders and files of a split are called.
+SPLITS: dict[str, SplitName] = {
+    "train": "train",
+    "val": "val",
+    "valid": "val",
+    "validation": "val",
+    "dev": "val",
+    "test": "test",
+}
+
+# Control characters but tab and the two line ends, and halves of surrogate pairs, which no UTF-8
+# file can hold but JSON's \u can spell.
+_REFUSED = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
+
+_SHORT = reprlib.Repr()
+_SHORT.maxstring = _SHORT.maxother = 60  # characters
+
+
+class BadRowError(ValueError):
+    """What is wrong with a row, in one line: what was got and what was expected."""
 
 
 @dataclass(frozen=True)
@@ -61,3 +83,28 @@ class Bad:
 
     row: str
     reason: str
+
+
+def shown(value: object) -> str:
+    """A value of the source in one short line."""
+    return _SHORT.repr(value)
+
+
+def text(value: object, what: str) -> str:
+    """A text of the source, its white space collapsed to single spaces.
+
+    Args:
+        value: what the source holds.
+        what: its name, for the message.
+
+    Raises:
+        BadRowError: no text, or an empty one, or one with control characters.
+    """
+    if not isinstance(value, str):
+        raise BadRowError(f"{what}: got {shown(value)}, expected text")
+    if _REFUSED.search(value):
+        raise BadRowError(f"{what}: got {shown(value)}, expected no control characters")
+    words = " ".join(value.split())
+    if not words:
+        raise BadRowError(f"{what}: got {shown(value)}, expected text with something in it")
+    return words
