@@ -1,5 +1,6 @@
 """What the training stages share around `fit`: order of data, curve and metrics files."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Protocol, TypeVar
@@ -86,27 +87,7 @@ def train(
         raise UserError(
             f"{source / 'val'}: no supervised item in the first {read} pictures; raise val_pictures"
         )
-
-    def batches(step: int) -> list[Batch]:
-        groups, pictures = order.at(step)
-        window = data.window(groups)
-        draws, changes = (
-            torch.from_numpy(np.random.default_rng((seed, step, stream)).random(size))
-            for stream, size in (
-                (DRAWS, len(pictures)),
-                (CHANGES, (len(pictures), augmenting.DRAWS)),
-            )
-        )
-        found = []
-        for part in torch.arange(len(pictures)).tensor_split(config.accumulate):
-            own = how.world.own(len(part))
-            batch = window.batch(pictures[part], draws[part], own)
-            if augment is not None and not augment.is_off:
-                images = augmenting.augment(batch.images, changes[part][own], augment)
-                batch = replace(batch, images=images)
-            found.append(batch)
-        return found
-
+    batches = _batches(data, order, config, how, seed, augment)
     try:
         result = fit(model, objective, batches, held_out, config, how, seed)
     except NonFiniteLossError as error:
@@ -148,6 +129,39 @@ def curve_tsv(curve: list[Row]) -> str:
     header = list(curve[0])
     lines = [header, *([f"{row[name]:.6g}" for name in header] for row in curve)]
     return "".join("\t".join(line) + "\n" for line in lines)
+
+
+def _batches(
+    data: Windowed[Batch],
+    order: PictureOrder,
+    config: OptimizerConfig,
+    how: Execution,
+    seed: int,
+    augment: AugmentConfig | None,
+) -> Callable[[int], list[Batch]]:
+    """What gives a step's micro-batches, of each this process's share."""
+
+    def batches(step: int) -> list[Batch]:
+        groups, pictures = order.at(step)
+        window = data.window(groups)
+        draws, changes = (
+            torch.from_numpy(np.random.default_rng((seed, step, stream)).random(size))
+            for stream, size in (
+                (DRAWS, len(pictures)),
+                (CHANGES, (len(pictures), augmenting.DRAWS)),
+            )
+        )
+        found = []
+        for part in torch.arange(len(pictures)).tensor_split(config.accumulate):
+            own = how.world.own(len(part))
+            batch = window.batch(pictures[part], draws[part], own)
+            if augment is not None and not augment.is_off:
+                images = augmenting.augment(batch.images, changes[part][own], augment)
+                batch = replace(batch, images=images)
+            found.append(batch)
+        return found
+
+    return batches
 
 
 def _require_targets(
