@@ -20,6 +20,7 @@ from vlm.data.shards import (
     RowGroup,
     decode_all,
     read_column,
+    room,
     row_groups,
     string_lists,
 )
@@ -147,7 +148,7 @@ class _Encoded:
         return int(self._ends[-1])
 
     def __getitem__(self, rows: Tensor, /) -> Tensor:
-        images = np.empty((len(rows), *self._shape), np.uint8)
+        images = room(len(rows), self._shape)
         for place, row in enumerate(rows.tolist()):
             part = int(np.searchsorted(self._ends, row, side="right"))
             before = int(self._ends[part - 1]) if part else 0
