@@ -109,12 +109,13 @@ class Questions:
         """The questions about these scenes, in the table's order."""
         order = np.argsort(scene_id, kind="stable")
         ascending = scene_id[order]
-        parts = [QUESTIONS.empty_table()]
+        names = ["question_id", "scene_id", *TEXT_COLUMNS]
+        parts = [QUESTIONS.empty_table().select(names)]
         for group, least, greatest in self._groups:
             begin, end = np.searchsorted(ascending, (least, greatest + 1))
             if begin == end:
                 continue
-            part = group.read(QUESTIONS.names)
+            part = group.read(names)
             parts.append(part.filter(_among(part["scene_id"].to_numpy(), ascending)))
         table = _answered(pa.concat_tables(parts)) if self._answered else pa.concat_tables(parts)
         of_scene = table["scene_id"].to_numpy()
