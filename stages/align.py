@@ -12,6 +12,7 @@ import torch
 
 from stages.running.training import run_training, training
 from vlm.config import Params
+from vlm.data.coverage import text_coverage
 from vlm.data.loading import CaptionData
 from vlm.data.tables import SceneTable, iterate_captions, iterate_questions, read_scenes
 from vlm.data.tokenizer import TextTokenizer
@@ -40,14 +41,18 @@ def main(params: Params) -> None:
 
 
 def align(params: Params, how: Execution) -> None:
-    tokenizer = TextTokenizer.fit(texts())
-    length = params.model.text.max_length
+    text, length = params.model.text, params.model.text.max_length
+    # The one vocabulary of all later stages: every text that training reads.
+    tokenizer = TextTokenizer.fit(texts(DATA / "train"), text.tokenizer, text.max_vocab)
+    if text.on_long == "cut":
+        tokenizer.cut_at(length)  # which the tokenizer's file says to all later stages
 
     def pairs(scenes: SceneTable | SceneWindow) -> CaptionData:
         return CaptionData(scenes, tokenizer, length)
 
     data = Windows(DATA / "train", pairs, params.runtime.picture_memory_mib)
     validation = pairs(read_scenes(DATA / "val", params.align.val_pictures))
+    covered = {name: text_coverage(texts(DATA / name), tokenizer) for name in ("train", "val")}
 
     torch.manual_seed(params.seed)
     channels, size, _ = data.picture_shape
@@ -72,17 +77,21 @@ def align(params: Params, how: Execution) -> None:
         seed=params.seed,
         metrics_path=METRICS,
         curve_path=CURVE,
+        figures={
+            name: {split: figures[name] for split, figures in covered.items()}
+            for name in ("unknown_words", "texts_cut")
+        },
     )
     if how.world.is_first:
         save_model(MODEL, model, weights)
         tokenizer.save(MODEL)
 
 
-def texts() -> Iterator[str]:
-    """The one vocabulary of all later stages: every text that training reads."""
-    yield from iterate_captions(DATA / "train")
-    yield from iterate_questions(DATA / "train", "question")
-    yield from iterate_questions(DATA / "train", "phrase")
+def texts(split: Path) -> Iterator[str]:
+    """Every text of a split that training reads."""
+    yield from iterate_captions(split)
+    yield from iterate_questions(split, "question")
+    yield from iterate_questions(split, "phrase")
 
 
 if __name__ == "__main__":

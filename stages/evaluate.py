@@ -13,6 +13,7 @@ import torch
 
 from stages.running.stage import run, select_device
 from vlm.config import DataConfig, EvaluateConfig, Params
+from vlm.data.coverage import answer_coverage, split_texts, text_coverage
 from vlm.data.drawn import draw
 from vlm.data.loading import CaptionData
 from vlm.data.tables import (
@@ -23,6 +24,7 @@ from vlm.data.tables import (
     read_questions,
     read_scenes,
 )
+from vlm.data.tokenizer import TextTokenizer
 from vlm.evaluation.altering import Split
 from vlm.evaluation.another_picture import score_another_picture
 from vlm.evaluation.breakdowns import (
@@ -32,14 +34,14 @@ from vlm.evaluation.breakdowns import (
     score_unseen,
     score_whole_pictures,
 )
-from vlm.evaluation.captioning import Described, Guesses, exact_captions, score_captions
+from vlm.evaluation.captioning import Guesses, described, exact_captions, score_captions
 from vlm.evaluation.causal import outcomes, score
 from vlm.evaluation.confidence import Calibrated, Judged, calibrate, score_calibration
 from vlm.evaluation.examples import example_rows, write_attention, write_examples
 from vlm.evaluation.floors import AskedColumns, best_guesses, floor_correct_within_families
 from vlm.evaluation.fresh import count_shared, score_fresh
 from vlm.evaluation.gallery import blind_ranks, gallery_hits, score_retrieval
-from vlm.evaluation.heads import HEADS, Heads, Replies
+from vlm.evaluation.heads import HEADS, Heads, Replies, spelled
 from vlm.evaluation.looking import score_looking
 from vlm.evaluation.out_of_distribution import score_unlike
 from vlm.evaluation.outputs import Predictions, write_curves, write_plots, write_predictions
@@ -65,13 +67,13 @@ PREDICTIONS = Path("data/predictions")
 
 def main(params: Params) -> None:
     section, seed, device = params.evaluate, params.seed, select_device(params.runtime)
-    test, val = (read_split(folder, params) for folder in (TEST, VAL))
+    heads = Heads.load(HEAD_MODELS, section.batch_size, device)
+    test, val = (read_split(folder, params, heads.tokenizer) for folder in (TEST, VAL))
     scenes, questions = test.scenes, test.questions
     told, told_val = scenes.described(), val.scenes.described()
-    train_questions = read_questions(TRAIN)
+    train_questions = spelled(read_questions(TRAIN), heads.tokenizer)
     train_objects = read_objects(TRAIN) if params.data.is_drawn else None
     train = asked(train_questions, train_objects).condensed()
-    heads = Heads.load(HEAD_MODELS, section.batch_size, device)
     replies = heads.reply(scenes, questions)
     right = replies.right(questions)
     captions, vectors = describe(told, heads, section, device)
@@ -81,26 +83,27 @@ def main(params: Params) -> None:
     keys = [keys[0] for keys in told.caption_keys[: section.gallery]]
     ids = np.arange(len(keys))
     found, by_id = (gallery_hits(*vectors, which) for which in (keys, ids))
-    texts = [texts[0] for texts in told.captions[: section.gallery]]
+    true = described(told.captions, told.caption_keys, heads.tokenizer)
+    true_of_val = described(told_val.captions, told_val.caption_keys, heads.tokenizer)
+    texts = [texts[0] for texts in true.captions[: section.gallery]]
     same = {"image_to_text": ids, "text_to_image": np.unique(texts, return_inverse=True)[1]}
-    guesses = Guesses.learned(Described(*read_captions(TRAIN)))
+    guesses = Guesses.learned(described(*read_captions(TRAIN), heads.tokenizer))
     world = params.data.world if params.data.is_drawn else None
     luck = (section.resamples, seed)
     metrics: Figures = {
         "pictures": len(scenes),
         "questions": len(questions),
+        **text_coverage(split_texts(scenes.captions, test.questions), heads.tokenizer),
         "floors": floors,
         "classifier": {
             **score_head(scorer, right["classifier"], floors),
-            "answers_outside_vocabulary": answers_outside(questions, train_questions),
+            "answers_outside_vocabulary": answers_outside(questions, heads),
         },
         "generator": {
             **score_head(scorer, right["generator"], floors),
             **phrase_bleu(replies.phrases, questions, train_questions, scorer),
         },
-        "caption": score_captions(
-            captions, described(told), guesses, described(told_val), world, *luck
-        ),
+        "caption": score_captions(captions, true, guesses, true_of_val, world, *luck),
         "retrieval": score_retrieval(found, by_id, same, blind_ranks(keys, guesses.keys), *luck),
         "word_order": score_word_order(
             heads, scenes, questions, replies, spoken(test), scorer, floors
@@ -119,7 +122,7 @@ def main(params: Params) -> None:
     if section.fresh_scenes:
         metrics["fresh"] = fresh_figures(heads, params.data, section, seed, train)
 
-    exact = exact_captions(captions, described(told), world)
+    exact = exact_captions(captions, true, world)
     said = Predictions(replies, captions, exact, found)
     write_predictions(PREDICTIONS, said, told, questions)
     write_plots(PLOTS, metrics, replies, scenes, questions, section.samples)
@@ -127,9 +130,9 @@ def main(params: Params) -> None:
     write_json(METRICS, metrics)
 
 
-def read_split(folder: Path, params: Params) -> Split:
-    """A split of the world that the parameters describe."""
-    scenes, questions = read_scenes(folder), read_questions(folder)
+def read_split(folder: Path, params: Params, tokenizer: TextTokenizer) -> Split:
+    """A split of the world that the parameters describe, its phrases in the heads' spelling."""
+    scenes, questions = read_scenes(folder), spelled(read_questions(folder), tokenizer)
     return Split(params.data, params.seed, folder.name, scenes, questions)
 
 
@@ -141,11 +144,6 @@ def describe(
     pairs = CaptionData(scenes, heads.tokenizer, heads.max_length)
     captions = caption(captioner, pairs.images, heads.tokenizer, section.batch_size)
     return captions, embed_gallery(captioner, pairs, section.gallery, section.batch_size)
-
-
-def described(scenes: SceneTable) -> Described:
-    """What is truly said of the pictures."""
-    return Described(scenes.captions, scenes.caption_keys)
 
 
 def spoken(split: Split) -> Mapping[str, str]:
@@ -237,7 +235,7 @@ def unlike_figures(
     scorer: Scorer,
 ) -> Figures:
     """Both heads on scenes unlike those of training."""
-    unlike = read_split(UNLIKE, params)
+    unlike = read_split(UNLIKE, params, heads.tokenizer)
     replies = heads.reply(unlike.scenes, unlike.questions)
     columns = asked_of(unlike)
     of_unlike = replies.right(unlike.questions)
@@ -277,10 +275,9 @@ def asked_of(split: Split) -> AskedColumns:
     return asked(split.questions, split.scenes.objects if split.data.is_drawn else None)
 
 
-def answers_outside(questions: QuestionTable, train: QuestionTable) -> float:
-    """The share of test questions whose answer train never gives; no classifier gets them."""
-    known = set(train.answer)
-    return float(np.mean([answer not in known for answer in questions.answer]))
+def answers_outside(questions: QuestionTable, heads: Heads) -> float:
+    """The share of answered questions whose answer the classifier can't give."""
+    return 1 - answer_coverage(questions.answer, set(heads.classifier.answers))
 
 
 def phrase_bleu(

@@ -12,6 +12,7 @@ import torch
 
 from stages.running.training import run_training, training
 from vlm.config import ClassifierConfig, GeneratorConfig, Params
+from vlm.data.coverage import answer_coverage, answer_vocabulary
 from vlm.data.loading import QuestionBatch, QuestionData
 from vlm.data.tables import (
     Questions,
@@ -35,6 +36,7 @@ from vlm.training.train import train
 
 DATA, PRETRAINED = Path("data"), Path("models/pretrain")
 HEADS = ("classifier", "generator")
+SPLITS = ("train", "val")
 
 
 def main(params: Params, head: str) -> None:
@@ -49,9 +51,17 @@ def main(params: Params, head: str) -> None:
 def train_vqa(params: Params, head: str, how: Execution) -> None:
     section = head_section(params, head)
     tokenizer, config = TextTokenizer.load(PRETRAINED), load_config(PRETRAINED)
-    padding = section.pad_phrases if isinstance(section, GeneratorConfig) else 0
-    # The closed vocabulary comes from train alone.
-    answers = sorted(set(iterate_questions(DATA / "train", "answer")))
+    answers, padding, figures = [], 0, {}
+    if isinstance(section, GeneratorConfig):
+        padding = section.pad_phrases
+    else:  # the closed vocabulary comes from train alone
+        train_answers = iterate_questions(DATA / "train", "answer")
+        answers = answer_vocabulary(train_answers, section.max_answers)
+        shares = {
+            name: answer_coverage(iterate_questions(DATA / name, "answer"), set(answers))
+            for name in SPLITS
+        }
+        figures = {"answer_coverage": shares}
 
     def rows(scenes: SceneTable | SceneWindow, asked: QuestionTable) -> QuestionData:
         return QuestionData(scenes, asked, tokenizer, config.max_text_len, answers, padding)
@@ -85,6 +95,7 @@ def train_vqa(params: Params, head: str, how: Execution) -> None:
         seed=params.seed,
         metrics_path=Path(f"metrics/train_vqa_{head}.json"),
         curve_path=Path(f"plots/train_vqa_{head}.tsv"),
+        figures=figures,
         augment=section.augment,
     )
     if how.world.is_first:

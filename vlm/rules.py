@@ -82,3 +82,13 @@ def check_shares(batch_size: int, accumulate: int, processes: int) -> None:
             f"batch_size {batch_size} not divisible by {parts}"
             f" (accumulate {accumulate} x {processes} processes)"
         )
+
+
+def check_vocabulary(tokenizer: str, max_vocab: int | None) -> None:
+    """The four marks have a place, and with byte pairs every byte, or some text had no ids."""
+    least = 4 + (256 if tokenizer == "bpe" else 1)
+    if max_vocab is not None and max_vocab < least:
+        raise UserError(
+            f"max_vocab {max_vocab} is too small, expected at least {least} with tokenizer"
+            f" {tokenizer}"
+        )

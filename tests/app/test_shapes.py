@@ -16,6 +16,7 @@ from vlm.app.shapes import (
     Vocabulary,
     config_in_force,
     count_vocabulary,
+    page,
     shapes_in_force,
     shapes_of_defaults,
 )
@@ -232,6 +233,25 @@ def test_columns_are_aligned():
 def test_the_vocabulary_is_that_of_the_training_texts(scenes, source):
     words = count_vocabulary(parse_params(changed(data__train_scenes=scenes)))
     assert words == (43, ["0", "1", "2", "3", "circle", "no", "plus", "yes"], source)
+
+
+def test_the_vocabulary_is_no_larger_than_the_parameters_allow():
+    few = changed(model__text__max_vocab=20, train_vqa__classifier__max_answers=2)
+    words = count_vocabulary(parse_params(few))
+    assert words.size == 20 and set(words.answers) < {"0", "1", "2", "3", "no", "yes"}
+    assert len(words.answers) == 2
+    pairs = parse_params(changed(model__text__tokenizer="bpe"))
+    counted = count_vocabulary(pairs)
+    assert 260 < counted.size < pairs.model.text.max_vocab
+    assert "byte pairs, the four marks among them, and 8 answers" in page(TINY, pairs, counted)
+
+
+def test_own_data_has_at_most_what_the_parameters_allow():
+    own = parse_params(changed(data__source="imagefolder", data__own__image_size=64))
+    words = count_vocabulary(own)
+    assert (words.size, len(words.answers)) == (8192, 3000) and "at most" in words.source
+    assert config_in_force(own, words).image_size == 64
+    assert "B pictures of 3 x 64 x 64" in page(TINY, own, words)
 
 
 def test_the_command_prints_both_parts_and_times_a_step():

@@ -120,6 +120,13 @@ def test_rules_across_fields(values, expected):
     assert message(**values) == expected
 
 
+@pytest.mark.parametrize(
+    "choice", [{"model__text__on_long": "cut"}, {"model__text__tokenizer": "bpe"}]
+)
+def test_texts_that_are_cut_or_of_unknown_length_are_left_to_the_data(choice):
+    parse_params(changed(model__text__max_length=8, **choice))
+
+
 def test_relation_needs_two_shapes():
     assert "relation" in message(data__world__shapes=["plus"], data__world__held_out=[])
 

@@ -329,6 +329,7 @@ def test_mistakes_are_named_by_file_and_row_as_they_are_met(tmp_path: Path):
     shard = write(tmp_path) / "scenes-00001.parquet"
     whole = shard.read_bytes()
     row = pq.ParquetFile(shard).metadata.num_rows - 2
+    scene = pq.read_table(shard)["scene_id"][row].as_py()
 
     def mistake(column: str, value: Any) -> None:
         shard.write_bytes(whole)
@@ -342,9 +343,11 @@ def test_mistakes_are_named_by_file_and_row_as_they_are_met(tmp_path: Path):
     for memory in (0, 1):
         refuses(lambda m=memory: an_epoch(captions(tmp_path, m)), f"{shard} row {row}", "(4, 4, 1)")
     mistake("captions", [])
-    refuses(lambda: an_epoch(captions(tmp_path, 0)), f"{tmp_path}: scene ", "no caption")
+    refuses(lambda: an_epoch(captions(tmp_path, 0)), f"{tmp_path}: scene {scene}: no caption")
     mistake("captions", ["w1 " * 20])
-    refuses(lambda: an_epoch(captions(tmp_path, 0)), f"{tmp_path}: text of 22 tokens")
+    refuses(
+        lambda: an_epoch(captions(tmp_path, 0)), f"{tmp_path}: scene {scene}: text of 22 tokens"
+    )
     mistake("scene_id", 10**6)
     refuses(lambda: questions(tmp_path, 0), "questions-", "expected one of the 90 in the scene")
     shard.write_bytes(whole[:-9])

@@ -229,6 +229,20 @@ def test_the_classifiers_score_counts_an_answer_outside_its_vocabulary_as_wrong(
     assert set(classification(model.train()).losses(data.batch(torch.arange(3)))) == {"answer"}
 
 
+def test_the_generators_score_counts_an_unknown_word_as_wrong():
+    """However surely it is said: nobody can read from it which word was meant."""
+    taught = questions(["a zebra", "a plus", "a zebra"], []).batch(torch.tensor([0, 2]))
+    torch.manual_seed(0)
+    model = PhraseGenerator(CONFIG).eval()
+    learner = torch.optim.Adam(model.parameters(), 0.02)
+    for _ in range(30):
+        terms = generation(model).losses(taught)
+        terms["phrase"].backward()
+        learner.step()
+        learner.zero_grad()
+    assert terms["phrase"].item() < 0.1 and terms["exact_match"].item() == 0
+
+
 def test_padding_phrases_changes_their_length_and_no_loss():
     phrases = ["a plus", "one circle", "a circle"]
     short, padded = questions(phrases, []), questions(phrases, [], pad_phrases=7)

@@ -182,8 +182,9 @@ DATA: dict[str, Raiser] = {
     "data/train: scene 3: no caption; expected 1 or more": scenes_changed(
         lambda rows: rows[3].update(captions=[], caption_keys=[]), captions
     ),
-    "data/train: text of 7 tokens, marks included, exceeds max_length 6: 'a circle and a plus'": (
-        scenes_changed(lambda rows: rows[3].update(captions=["a circle and a plus"]), captions)
+    "data/train: scene 3: text of 7 tokens, marks included, exceeds max_length 6: 'a circle and a"
+    " plus'": scenes_changed(
+        lambda rows: rows[3].update(captions=["a circle and a plus"]), captions
     ),
     "data/val: got 128 pictures that an earlier split has too, expected none with"
     " data.world.noise 0.0001": the_same_picture_twice,

@@ -11,6 +11,7 @@ from project import ROOT, read_preset
 from vlm.app import cli
 from vlm.config import Params, load_params, parse_params
 from vlm.data.order import Layout, PictureOrder
+from vlm.data.tokenizer import TextTokenizer
 from vlm.model.attention import SelfAttention
 from vlm.model.patch_embed import ConvStem, PatchEmbed, sinusoidal_2d
 from vlm.scenes.scene import CELLS, cell_name
@@ -134,6 +135,9 @@ PARAMETERS: dict[str, Raiser] = {
     "data.world: min_radius 5 exceeds max_radius 4": world(min_radius=5),
     "data.world: shapes ['plus', 'plus'] holds a shape twice": world(shapes=["plus", "plus"]),
     "hidden 65 not divisible by heads 4": lambda: SelfAttention(65, 4),
+    "max_vocab 100 is too small, expected at least 260 with tokenizer bpe": lambda: (
+        TextTokenizer.fit([], "bpe", 100)
+    ),
     "model.vision.pixel_mean: got 2 values, expected 1 or 3, one a channel": given(
         data__world__channels=3, model__vision__pixel_mean=[0.5, 0.5]
     ),
@@ -166,6 +170,9 @@ PARAMETERS: dict[str, Raiser] = {
 # These rules hold for the library's classes too, which can't know the section.
 RULES: dict[str, Raiser] = {
     "align: batch_size (513) cannot exceed corpus size (512)": given(align__batch_size=513),
+    "model.text: max_vocab 100 is too small, expected at least 260 with tokenizer bpe": given(
+        model__text__max_vocab=100, model__text__tokenizer="bpe"
+    ),
     "model.vision: conv stem needs patch_size a power of two, got 12": given(
         model__vision__patch_size=12
     ),

@@ -13,6 +13,7 @@ from raise_data import DATA
 from raise_models import MODELS
 from raise_own import OWN
 from raise_parameters import PARAMETERS, RULES
+from raise_published import PUBLISHED
 from raise_runs import (
     ENDS,
     MAKING,
@@ -30,7 +31,17 @@ from raise_showing import SHOWING
 from vlm.errors import StoppedError, UserError
 from vlm.files import read_json
 
-QUICK = {**PARAMETERS, **SHAPES, **DATA, **OWN, **MODELS, **TRAINING, **RUNNING, **SHOWING}
+QUICK = {
+    **PARAMETERS,
+    **SHAPES,
+    **DATA,
+    **OWN,
+    **PUBLISHED,
+    **SHOWING,
+    **MODELS,
+    **TRAINING,
+    **RUNNING,
+}
 # Pure functions over figures: only a caller of one's own can give them what they refuse.
 FOR_CALLERS = {
     f"vlm/evaluation/{name}.py"

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from vlm.app.trace import BATCH, Row, Trace, count, product_line, table
 from vlm.config import Params
+from vlm.data.coverage import answer_vocabulary
 from vlm.data.tokenizer import TextTokenizer
 from vlm.model.build import vlm_config
 from vlm.model.decoder import DecoderConfig, VisionLanguageDecoder
@@ -20,6 +21,7 @@ from vlm.scenes.sampler import sample_scenes
 from vlm.training.vision_language import VisionLanguageModel
 
 COUNTED_SCENES = 2000
+TOKENS = {"word": "words", "bpe": "byte pairs"}
 
 
 class Vocabulary(NamedTuple):
@@ -39,12 +41,12 @@ class Section(NamedTuple):
 
 def page(path: Path, params: Params, words: Vocabulary) -> str:
     """All that is printed: the parameters of `path` first, then the library's own defaults."""
-    world, longest = params.data.world, params.model.text.max_length
-    size = f"{world.channels} x {world.image_size} x {world.image_size}"
+    data, longest = params.data, params.model.text.max_length
+    size = f"{data.channels} x {data.image_size} x {data.image_size}"
     lines = [
         f"{path}: B pictures of {size}, each with a text of {longest} tokens, the longest allowed",
-        f"V = {words.size} words, the four marks among them, and {len(words.answers)} answers,"
-        f" {words.source}",
+        f"V = {words.size} {TOKENS[params.model.text.tokenizer]}, the four marks among them, and"
+        f" {len(words.answers)} answers, {words.source}",
         *_printed(shapes_in_force(params, words)),
         "",
         "The library's own defaults, whatever the parameters: each part by itself, for one picture",
@@ -60,24 +62,29 @@ def _printed(section: Section) -> list[str]:
 def count_vocabulary(params: Params) -> Vocabulary:
     """The words and answers of the first training scenes, as the stages take them from all.
 
-    The scenes are drawn in memory, so that no data need lie on the disk.
+    The scenes are drawn in memory, so that no data need lie on the disk. Of own data it is the most
+    that the parameters allow.
     """
-    data = params.data
+    data, text, at_most = params.data, params.model.text, params.train_vqa.classifier.max_answers
+    if not data.is_drawn:
+        answers = [f"answer {number}" for number in range(at_most)]
+        return Vocabulary(text.max_vocab, answers, "at most: own data may have fewer")
     number = min(data.train_scenes, COUNTED_SCENES)
     scenes = sample_scenes(data.world, params.seed, "train", number)
     captions = write_captions(data, scenes, params.seed, "train")
     asked = draw_questions(data, scenes, params.seed, "train")
     told = [text for texts in captions.texts.tolist() for text in texts]
-    tokenizer = TextTokenizer.fit([*told, *asked.question, *asked.phrase])
+    said = [*told, *asked.question, *asked.phrase]
+    tokenizer = TextTokenizer.fit(said, text.tokenizer, text.max_vocab)
     which = "all" if number == data.train_scenes else "the first"
     source = f"counted over {which} {number:,} training scenes"
-    return Vocabulary(tokenizer.vocab_size, sorted(set(asked.answer)), source)
+    return Vocabulary(tokenizer.vocab_size, answer_vocabulary(asked.answer, at_most), source)
 
 
 def config_in_force(params: Params, words: Vocabulary) -> VLMConfig:
     """The architecture that the stages make of these parameters."""
-    world = params.data.world
-    return vlm_config(params.model, world.image_size, world.channels, words.size)
+    data = params.data
+    return vlm_config(params.model, data.image_size, data.channels, words.size)
 
 
 def shapes_in_force(params: Params, words: Vocabulary) -> Section:

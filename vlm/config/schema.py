@@ -20,6 +20,7 @@ from vlm.rules import (
     check_pretrained,
     check_shares,
     check_sinusoids,
+    check_vocabulary,
 )
 
 MLPRatio = Annotated[float, Field(ge=0.25, le=64)]  # width of the MLP over the model's
@@ -82,6 +83,7 @@ class TextConfig(Section):
     @model_validator(mode="after")
     def _shapes(self) -> Self:
         check_heads(self.hidden, self.heads)
+        check_vocabulary(self.tokenizer, self.max_vocab)
         return self
 
 

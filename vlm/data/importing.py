@@ -17,7 +17,7 @@ from vlm.config.data import DataConfig, OwnConfig
 from vlm.data import png
 from vlm.data.drawn import picture_hash
 from vlm.data.imported import SPLITS, ImportedSplit, across_splits
-from vlm.data.importers import easy_vqa, hf_parquet, imagefolder
+from vlm.data.importers import clevr, easy_vqa, hf_parquet, imagefolder, llava, vqa_v2
 from vlm.data.importers.paths import check_folder, unreferenced
 from vlm.data.importers.pictures import load_picture
 from vlm.data.importers.rows import Bad, BadRowError, Found, SplitName
@@ -26,9 +26,12 @@ from vlm.data.writing import SplitWriter
 from vlm.errors import UserError
 
 READERS: dict[str, Callable[[Path], Iterator[Found | Bad]]] = {
+    "clevr": clevr.read,
     "easy_vqa": easy_vqa.read,
     "hf_parquet": hf_parquet.read,
     "imagefolder": imagefolder.read,
+    "llava": llava.read,
+    "vqa_v2": vqa_v2.read,
 }
 UNLIKE = "test_ood"  # has no meaning here, and stays a folder without tables
 LISTED = 1000  # rows left out that the metrics name

@@ -13,6 +13,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Self, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -20,7 +21,7 @@ from torch import Tensor
 from vlm.data.order import Layout
 from vlm.data.shards import Ints
 from vlm.data.tables import QuestionTable, SceneTable
-from vlm.data.tokenizer import TextTokenizer
+from vlm.data.tokenizer import LongTextError, TextTokenizer
 from vlm.data.windows import Rows, SceneWindow
 from vlm.errors import UserError
 from vlm.marks import PAD_ID
@@ -47,6 +48,9 @@ def to_device(batch: Batch, device: torch.device) -> Batch:
 class TextTable:
     """Texts as ids, each distinct text once.
 
+    Raises:
+        LongTextError: the longest of `texts`, if it is too long and `tokenizer` cuts none.
+
     Attributes:
         ids: (U, T), padded.
         lengths: (U,) tokens, marks included.
@@ -56,7 +60,11 @@ class TextTable:
     def __init__(self, texts: Sequence[str], tokenizer: TextTokenizer, max_length: int) -> None:
         distinct = {text: index for index, text in enumerate(dict.fromkeys(texts))}
         nothing = torch.empty((0, MARKS), dtype=torch.int64)
-        self.ids = tokenizer.encode(list(distinct), max_length) if distinct else nothing
+        try:
+            self.ids = tokenizer.encode(list(distinct), max_length) if distinct else nothing
+        except LongTextError as error:
+            error.index = list(texts).index(list(distinct)[error.index])
+            raise
         self.lengths = (self.ids != PAD_ID).sum(dim=1)
         self.rows = torch.tensor([distinct[text] for text in texts], dtype=torch.int64)
 
@@ -129,7 +137,7 @@ class CaptionData(_OfPictures):
             bare = scenes.scene_id[int(np.argmin(per_scene))]
             raise UserError(f"{scenes.source}: scene {bare}: no caption; expected 1 or more")
         texts = [caption for captions in scenes.captions for caption in captions]
-        with _named(scenes.source):
+        with _named(scenes.source, "scene", np.repeat(scenes.scene_id, per_scene)):
             self.texts = TextTable(texts, tokenizer, max_length)
         keys = [keys[0] for keys in scenes.caption_keys]
         self.keys = torch.from_numpy(np.unique(keys, return_inverse=True)[1].reshape(-1))
@@ -205,7 +213,7 @@ class QuestionData(_OfPictures):
         pad_phrases: int = 0,
     ) -> None:
         super().__init__(scenes)
-        with _named(questions.source):
+        with _named(questions.source, "question", questions.question_id):
             self.questions = TextTable(list(questions.question), tokenizer, max_length)
             self.phrases = TextTable(list(questions.phrase), tokenizer, max_length)
         self.pad_phrases = pad_phrases
@@ -261,9 +269,9 @@ def chunks(num: int, size: int) -> Iterator[Tensor]:
 
 
 @contextmanager
-def _named(source: str) -> Iterator[None]:
-    """Puts the table's name before a mistake in one of its texts."""
+def _named(source: str, kind: str, ids: Sequence[int] | npt.NDArray[np.int64]) -> Iterator[None]:
+    """Names the row whose text is too long: the table, what a row is, and which this one."""
     try:
         yield
-    except UserError as error:
-        raise UserError(f"{source}: {error}") from None
+    except LongTextError as error:
+        raise UserError(f"{source}: {kind} {ids[error.index]}: {error}") from None

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from vlm.config.data import WorldConfig
+from vlm.data.tokenizer import TextTokenizer
 from vlm.evaluation.intervals import FloatArray, share_interval
 from vlm.evaluation.rouge import rouge_l, rouge_l_coco
 from vlm.evaluation.scoring import (
@@ -40,6 +41,14 @@ class Described(NamedTuple):
 
     captions: Sequence[Sequence[str]]
     keys: Sequence[Sequence[str]]
+
+
+def described(
+    captions: Sequence[Sequence[str]], keys: Sequence[Sequence[str]], tokenizer: TextTokenizer
+) -> Described:
+    """What is truly said of the pictures, as the model would say it."""
+    spelling = tokenizer.spelling(text for own in captions for text in own)
+    return Described([[spelling[text] for text in own] for own in captions], keys)
 
 
 @dataclass(frozen=True)

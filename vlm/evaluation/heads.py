@@ -4,7 +4,7 @@ Shapes: M questions.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -21,6 +21,18 @@ from vlm.model.folder import load_classifier, load_generator
 from vlm.model.vqa import AnswerClassifier, PhraseGenerator
 
 HEADS = ("classifier", "generator")
+
+
+def spelled(questions: QuestionTable, tokenizer: TextTokenizer) -> QuestionTable:
+    """The same questions, each phrase as decoding it would give it back.
+
+    A reply is held against the truth to the letter, and is in this spelling: lower case, and with
+    words as tokens, a space before each punctuation mark. A phrase with an unknown word is never
+    the reply, and neither is one that the model's length would cut.
+    """
+    spelling = tokenizer.spelling(text for text in questions.phrase if text is not None)
+    phrases = [spelling.get(text) for text in questions.phrase]
+    return replace(questions, phrase=np.array(phrases, object))
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,7 +10,7 @@ from torch import Tensor
 from vlm.data.loading import UNKNOWN_ANSWER, CaptionBatch, QuestionBatch, chunks, to_floats
 from vlm.data.windows import Rows
 from vlm.losses import cosine_alignment_loss, lm_loss
-from vlm.marks import PAD_ID
+from vlm.marks import PAD_ID, UNK_ID
 from vlm.model.vit import VisionEncoder
 from vlm.model.vlm import DualEncoder
 from vlm.model.vqa import AnswerClassifier, PhraseGenerator
@@ -96,8 +96,10 @@ def generation(model: PhraseGenerator) -> Objective[QuestionBatch]:
         targets = batch.phrase_ids[:, 1:]
         terms = {"phrase": lm_loss(logits, targets)}
         if not model.training:
-            # Where each next token is right after the true ones, greedy decoding gives the phrase.
-            right = (logits.argmax(dim=-1) == targets) | (targets == PAD_ID)
+            # Where each next token is right after the true ones, greedy decoding gives the phrase;
+            # who says "unknown" doesn't.
+            said = (logits.argmax(dim=-1) == targets) & (targets != UNK_ID)
+            right = said | (targets == PAD_ID)
             terms["exact_match"] = _share(right.all(dim=1))
         return terms
 

@@ -1,6 +1,6 @@
 """What the training stages share around `fit`: order of data, curve and metrics files."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Protocol, TypeVar
@@ -64,6 +64,7 @@ def train(
     seed: int,
     metrics_path: Path,
     curve_path: Path,
+    figures: Mapping[str, object] | None = None,
     augment: AugmentConfig | None = None,
 ) -> dict[str, Tensor]:
     """Fit `model` to `data`, write the curve and the metrics, and return the kept weights.
@@ -71,7 +72,8 @@ def train(
     Every step's pictures, and what chance decides about them, are a function of (seed, step); with
     several processes each takes its share of them. A non-finite loss leaves a metrics file that
     says where it stopped, and raises on. `source` is the folder that holds the splits, for error
-    messages; `augment` is how pictures are changed in training.
+    messages; `augment` is how pictures are changed in training; `figures` of the data stand in the
+    metrics beside those of the run.
 
     Raises:
         UserError: a batch larger than the data or one that can't be shared out evenly, or data
@@ -96,7 +98,7 @@ def train(
         raise
     if how.world.is_first:
         write_text(curve_path, curve_tsv(result.curve))
-        write_json(metrics_path, summary(result, model))
+        write_json(metrics_path, {**summary(result, model), **(figures or {})})
     return {name: whole(tensor) for name, tensor in model.state_dict().items()}
 
 
