@@ -29,7 +29,8 @@ import torch.multiprocessing as mp
 from benchmarks.timing import machine, verdict
 from vlm.config import Params, load_params
 from vlm.data.drawn import draw
-from vlm.data.loading import CaptionBatch, CaptionData, PictureOrder
+from vlm.data.loading import CaptionBatch, CaptionData
+from vlm.data.order import PictureOrder
 from vlm.data.tokenizer import TextTokenizer
 from vlm.errors import UserError
 from vlm.files import read_json, write_json
@@ -152,7 +153,7 @@ def train(job: Job, world: World) -> tuple[list[Row], float]:
     scenes, _ = draw(params.data, params.seed, "train", number).tables()
     tokenizer = TextTokenizer.fit([text for each in scenes.captions for text in each])
     data = CaptionData(scenes, tokenizer, params.model.text.max_length)
-    order = PictureOrder(number, section.batch_size, params.seed)
+    order = PictureOrder(data.layout, section.batch_size, params.seed)
     area = params.data.world
     config = vlm_config(params.model, area.image_size, area.channels, tokenizer.vocab_size)
     torch.manual_seed(params.seed)
@@ -160,7 +161,7 @@ def train(job: Job, world: World) -> tuple[list[Row], float]:
     objective = pretraining(model, section.mask_equivalent, world)
 
     def batches(step: int) -> list[CaptionBatch]:
-        return [data.batch(order.pictures(step), own=world.own(section.batch_size))]
+        return [data.batch(order.at(step).rows, own=world.own(section.batch_size))]
 
     rows: list[Row] = []
     moments: list[float] = []

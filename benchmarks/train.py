@@ -41,7 +41,8 @@ from benchmarks.timing import machine, verdict
 from stages.train_vqa import make_head
 from vlm.config import DataConfig, Params, load_params, parse_params
 from vlm.data.drawn import draw
-from vlm.data.loading import PictureOrder, QuestionBatch, QuestionData
+from vlm.data.loading import QuestionBatch, QuestionData
+from vlm.data.order import PictureOrder
 from vlm.data.tables import QuestionTable, SceneTable
 from vlm.data.tokenizer import TextTokenizer
 from vlm.errors import StoppedError, UserError
@@ -227,10 +228,10 @@ def our_arm(head: str, task: Task, options: Options) -> tuple[Arm, Training]:
     model, objective, _ = make_head(section, config, task.answers)
     if section.freeze_text:
         freeze(model.text)
-    order = PictureOrder(len(data), section.batch_size, options.seed)
+    order = PictureOrder(data.layout, section.batch_size, options.seed)
 
     def batch(step: int) -> QuestionBatch:
-        return data.batch(order.pictures(step))
+        return data.batch(order.at(step).rows)
 
     def train(pause: Pause) -> None:
         def done(step: int) -> None:

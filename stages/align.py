@@ -5,16 +5,18 @@ the params `seed`, `model`, `align`; writes `models/align/` (encoder,
 projector, text side, tokenizer), `metrics/align.json` and the loss curve.
 """
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import torch
 
 from stages.running.training import run_training, training
 from vlm.config import Params
-from vlm.data.coverage import split_texts, text_coverage
+from vlm.data.coverage import text_coverage
 from vlm.data.loading import CaptionData
-from vlm.data.tables import read_questions, read_scenes
+from vlm.data.tables import SceneTable, iterate_captions, iterate_questions, read_scenes
 from vlm.data.tokenizer import TextTokenizer
+from vlm.data.windows import SceneWindow, Windows
 from vlm.model.build import vlm_config
 from vlm.model.folder import save_model
 from vlm.model.pretrained import load_vit
@@ -39,23 +41,21 @@ def main(params: Params) -> None:
 
 
 def align(params: Params, how: Execution) -> None:
-    scenes, questions = read_scenes(DATA / "train"), read_questions(DATA / "train")
-    val_scenes, val_questions = read_scenes(DATA / "val"), read_questions(DATA / "val")
     text, length = params.model.text, params.model.text.max_length
-    # The one vocabulary of all later stages: every text of the training split.
-    told = split_texts(scenes.captions, questions)
-    tokenizer = TextTokenizer.fit(told, text.tokenizer, text.max_vocab)
+    # The one vocabulary of all later stages: every text that training reads.
+    tokenizer = TextTokenizer.fit(texts(DATA / "train"), text.tokenizer, text.max_vocab)
     if text.on_long == "cut":
         tokenizer.cut_at(length)  # which the tokenizer's file says to all later stages
-    data = CaptionData(scenes, tokenizer, length)
-    validation = CaptionData(val_scenes, tokenizer, length)
-    covered = {
-        "train": text_coverage(split_texts(scenes.captions, questions), tokenizer),
-        "val": text_coverage(split_texts(val_scenes.captions, val_questions), tokenizer),
-    }
+
+    def pairs(scenes: SceneTable | SceneWindow) -> CaptionData:
+        return CaptionData(scenes, tokenizer, length)
+
+    data = Windows(DATA / "train", pairs, params.runtime.picture_memory_mib)
+    validation = pairs(read_scenes(DATA / "val", params.align.val_pictures))
+    covered = {name: text_coverage(texts(DATA / name), tokenizer) for name in ("train", "val")}
 
     torch.manual_seed(params.seed)
-    channels, size = scenes.images.shape[1:3]
+    channels, size, _ = data.picture_shape
     model = DualEncoder(vlm_config(params.model, size, channels, tokenizer.vocab_size))
     if params.model.vision.pretrained is not None:
         load_vit(model.vision, params.model.vision.pretrained)
@@ -63,7 +63,7 @@ def align(params: Params, how: Execution) -> None:
     freeze(model.text)
     model.to(how.device)
     # Where the run comes round to a picture again, its features are worth keeping.
-    if params.align.steps * params.align.batch_size > len(data):
+    if data.images is not None and params.align.steps * params.align.batch_size > len(data):
         data.features = frozen_features(model.vision, data.images, how)
     validation.features = frozen_features(model.vision, validation.images, how)
     weights = train(
@@ -85,6 +85,13 @@ def align(params: Params, how: Execution) -> None:
     if how.world.is_first:
         save_model(MODEL, model, weights)
         tokenizer.save(MODEL)
+
+
+def texts(split: Path) -> Iterator[str]:
+    """Every text of a split that training reads."""
+    yield from iterate_captions(split)
+    yield from iterate_questions(split, "question")
+    yield from iterate_questions(split, "phrase")
 
 
 if __name__ == "__main__":

@@ -13,8 +13,9 @@ import torch
 from stages.running.training import run_training, training
 from vlm.config import Params
 from vlm.data.loading import CaptionData
-from vlm.data.tables import read_scenes
+from vlm.data.tables import SceneTable, read_scenes
 from vlm.data.tokenizer import TextTokenizer
+from vlm.data.windows import SceneWindow, Windows
 from vlm.model.folder import load_config, load_parts, save_model
 from vlm.training.execution import Execution
 from vlm.training.objectives import pretraining
@@ -41,8 +42,12 @@ def pretrain(params: Params, how: Execution) -> None:
         lm_weight=section.lm_weight,
         init_log_tau=math.log(1 / section.init_temperature),
     )
-    data = CaptionData(read_scenes(DATA / "train"), tokenizer, config.max_text_len)
-    validation = CaptionData(read_scenes(DATA / "val"), tokenizer, config.max_text_len)
+
+    def pairs(scenes: SceneTable | SceneWindow) -> CaptionData:
+        return CaptionData(scenes, tokenizer, config.max_text_len)
+
+    data = Windows(DATA / "train", pairs, params.runtime.picture_memory_mib)
+    validation = pairs(read_scenes(DATA / "val", section.val_pictures))
 
     torch.manual_seed(params.seed)
     model = VisionLanguageModel(config)

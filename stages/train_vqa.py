@@ -14,8 +14,16 @@ from stages.running.training import run_training, training
 from vlm.config import ClassifierConfig, GeneratorConfig, Params
 from vlm.data.coverage import answer_coverage, answer_vocabulary
 from vlm.data.loading import QuestionBatch, QuestionData
-from vlm.data.tables import read_questions, read_scenes
+from vlm.data.tables import (
+    Questions,
+    QuestionTable,
+    SceneTable,
+    iterate_questions,
+    read_questions,
+    read_scenes,
+)
 from vlm.data.tokenizer import TextTokenizer
+from vlm.data.windows import SceneWindow, Windows
 from vlm.errors import UserError
 from vlm.model.folder import load_config, load_parts, save_model
 from vlm.model.projector import freeze
@@ -43,24 +51,30 @@ def main(params: Params, head: str) -> None:
 def train_vqa(params: Params, head: str, how: Execution) -> None:
     section = head_section(params, head)
     tokenizer, config = TextTokenizer.load(PRETRAINED), load_config(PRETRAINED)
-    asked = {split: read_questions(DATA / split) for split in SPLITS}
     answers, padding, figures = [], 0, {}
     if isinstance(section, GeneratorConfig):
         padding = section.pad_phrases
     else:  # the closed vocabulary comes from train alone
-        answers = answer_vocabulary(asked["train"].answer, section.max_answers)
-        shares = {name: answer_coverage(asked[name].answer, set(answers)) for name in SPLITS}
+        train_answers = iterate_questions(DATA / "train", "answer")
+        answers = answer_vocabulary(train_answers, section.max_answers)
+        shares = {
+            name: answer_coverage(iterate_questions(DATA / name, "answer"), set(answers))
+            for name in SPLITS
+        }
         figures = {"answer_coverage": shares}
-    data, validation = (
-        QuestionData(
-            read_scenes(DATA / split),
-            asked[split],
-            tokenizer,
-            config.max_text_len,
-            answers,
-            padding,
-        )
-        for split in SPLITS
+
+    def rows(scenes: SceneTable | SceneWindow, asked: QuestionTable) -> QuestionData:
+        return QuestionData(scenes, asked, tokenizer, config.max_text_len, answers, padding)
+
+    asked = Questions(DATA / "train")
+    data = Windows(
+        DATA / "train",
+        lambda scenes: rows(scenes, asked.of(scenes.scene_id)),
+        params.runtime.picture_memory_mib,
+    )
+    validation = rows(
+        read_scenes(DATA / "val", section.val_pictures),
+        read_questions(DATA / "val", section.val_pictures),
     )
 
     torch.manual_seed(params.seed)

@@ -6,7 +6,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vlm.data.loading import PictureOrder, QuestionData
+from vlm.data.loading import QuestionData
+from vlm.data.order import Layout, PictureOrder
 from vlm.data.tables import QuestionTable, SceneTable
 from vlm.data.tokenizer import TextTokenizer
 from vlm.errors import UserError
@@ -63,27 +64,27 @@ def test_a_text_that_is_too_long_is_named():
 @settings(max_examples=25, deadline=None)
 @given(n=st.integers(1, 40), batch=st.integers(1, 40), seed=st.integers(0, 9))
 def test_no_epoch_sees_a_picture_twice(n, batch, seed):
-    order = PictureOrder(n, min(batch, n), seed)
-    per_epoch = order.steps_per_epoch
-    assert per_epoch == n // min(batch, n)
+    order = PictureOrder(Layout.whole(n), min(batch, n), seed)
+    per_epoch = n // min(batch, n)
     for epoch in range(3):
         steps = range(epoch * per_epoch, (epoch + 1) * per_epoch)
-        seen = torch.cat([order.pictures(step) for step in steps]).tolist()
+        seen = torch.cat([order.at(step).rows for step in steps]).tolist()
         assert len(set(seen)) == len(seen) == per_epoch * min(batch, n)
         assert set(seen) <= set(range(n))
 
 
 def test_the_order_is_a_function_of_seed_and_step():
-    order, again = PictureOrder(10, 4, 1), PictureOrder(10, 4, 1)
-    forward = [order.pictures(step).tolist() for step in range(8)]
-    backward = [again.pictures(step).tolist() for step in reversed(range(8))]
+    ten = Layout.whole(10)
+    order, again = PictureOrder(ten, 4, 1), PictureOrder(ten, 4, 1)
+    forward = [order.at(step).rows.tolist() for step in range(8)]
+    backward = [again.at(step).rows.tolist() for step in reversed(range(8))]
     assert forward == backward[::-1]
-    assert PictureOrder(10, 4, 2).pictures(0).tolist() != forward[0]
+    assert PictureOrder(ten, 4, 2).at(0).rows.tolist() != forward[0]
 
 
 def test_a_batch_larger_than_the_data():
     with pytest.raises(UserError) as error:
-        PictureOrder(200, 300, 0)
+        PictureOrder(Layout.whole(200), 300, 0)
     assert str(error.value) == "batch_size (300) cannot exceed corpus size (200)"
 
 

@@ -9,6 +9,8 @@ from torch import Tensor, nn
 
 from vlm.config import OptimizerConfig
 from vlm.data.loading import EVERY, CaptionData, QuestionData
+from vlm.data.order import Layout
+from vlm.data.shards import Ints
 from vlm.data.tables import QuestionTable, SceneTable
 from vlm.data.tokenizer import TextTokenizer
 from vlm.model.vlm import VLMConfig
@@ -103,8 +105,13 @@ class Watched:
         self.draws: list[Tensor] = []
         self.poisoned = poisoned
 
+    layout = Layout.whole(PICTURES)
+
     def __len__(self) -> int:
         return PICTURES
+
+    def window(self, groups: Ints) -> "Watched":
+        return self
 
     def batch(self, pictures: Tensor, draws: Tensor | None = None, own: slice = EVERY) -> Seen:
         pictures = pictures[own]

@@ -9,7 +9,7 @@ import torch
 from shared_data import BATCH, CONFIG, PICTURES, captions, questions
 from shared_work import RUN, STOP, together, trained
 
-from vlm.data.loading import PictureOrder
+from vlm.data.order import Layout, PictureOrder
 from vlm.model.vqa import AnswerClassifier, PhraseGenerator
 from vlm.training.checkpoint import CHECKPOINT
 from vlm.training.execution import Execution
@@ -111,8 +111,8 @@ def test_weights_are_whole_and_the_same_in_every_process(runs):
 
 
 def test_every_number_of_processes_sees_the_same_global_batches(runs):
-    order = PictureOrder(PICTURES, BATCH, seed=0)
-    expected = torch.cat([order.pictures(step) for step in range(6)])
+    order = PictureOrder(Layout.whole(PICTURES), BATCH, seed=0)
+    expected = torch.cat([order.at(step).rows for step in range(6)])
     for result in [runs[1][0]["order"], *each(runs, "order")]:
         assert torch.equal(result["pictures"], expected)
         assert torch.equal(result["draws"], runs[1][0]["order"]["draws"])

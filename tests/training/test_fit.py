@@ -8,6 +8,7 @@ import torch
 from small_run import Numbers, config, points, regression
 from torch import nn
 
+from vlm.data.order import Layout
 from vlm.training.execution import Execution
 from vlm.training.fit import fit
 from vlm.training.schedule import learning_rate, make_optimizer
@@ -106,8 +107,13 @@ class Poisoned:
     def __init__(self, bad: bool) -> None:
         self.bad, self.steps = bad, 0
 
+    layout = Layout.whole(8)
+
     def __len__(self) -> int:
         return 8
+
+    def window(self, groups):
+        return self
 
     def batch(self, pictures, draws=None, own=None):
         self.steps += draws is not None

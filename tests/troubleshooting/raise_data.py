@@ -120,7 +120,7 @@ def nothing_to_learn(train_answers: list[str], val_answers: list[str]) -> Raiser
             classification(model),
             QuestionData(scenes, questions, TOKENIZER, 8, train_answers),
             QuestionData(scenes, questions, TOKENIZER, 8, val_answers),
-            tiny().train_vqa.classifier,
+            tiny(train_vqa__classifier__batch_size=8).train_vqa.classifier,
             Execution(),
             source=Path("data"),
             seed=0,
@@ -199,7 +199,7 @@ DATA: dict[str, Raiser] = {
     "data/val: got no such folder, expected scenes-00000.parquet in it": lambda: read_scenes(
         "data/val"
     ),
-    "data/val: no supervised item in the first 8 of 8 pictures; raise val_pictures": (
+    "data/val: no supervised item in the first 8 pictures; raise val_pictures": (
         nothing_to_learn(["yes"], ["no"])
     ),
     "question: got 'is it a plus', expected one of this world's": lambda: Truth(tiny().data).tell(

@@ -10,7 +10,7 @@ from project import ROOT, read_preset
 
 from vlm.app import cli
 from vlm.config import Params, load_params, parse_params
-from vlm.data.loading import PictureOrder
+from vlm.data.order import Layout, PictureOrder
 from vlm.data.tokenizer import TextTokenizer
 from vlm.model.attention import SelfAttention
 from vlm.model.patch_embed import ConvStem, PatchEmbed, sinusoidal_2d
@@ -88,7 +88,9 @@ PARAMETERS: dict[str, Raiser] = {
     "benchmark_kv_cache: lengths [8, 8] holds a size twice": given(
         benchmark_kv_cache__lengths=[8, 8]
     ),
-    "batch_size (300) cannot exceed corpus size (200)": lambda: PictureOrder(200, 300, 0),
+    "batch_size (300) cannot exceed corpus size (200)": lambda: PictureOrder(
+        Layout.whole(200), 300, 0
+    ),
     "conv stem needs patch_size a power of two, got 12": lambda: ConvStem(24, 12, 1, 16),
     "data.families.exist: unknown; did you mean exists?": given(data__families={"exist": 1}),
     "data.families.relation has no question to ask with data.world.shapes ['plus'],"

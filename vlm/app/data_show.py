@@ -11,7 +11,7 @@ from vlm.config.data import DataConfig
 from vlm.config.schema import Params
 from vlm.data.drawn import draw, tell
 from vlm.data.joined import read_told
-from vlm.data.tables import decode_picture
+from vlm.data.shards import decode_picture
 from vlm.errors import UserError
 from vlm.files import atomic_path
 from vlm.reporting.contact_sheet import NO_ANSWER, Asked, Card, contact_sheet

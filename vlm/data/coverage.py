@@ -69,5 +69,6 @@ def answer_coverage(answers: Iterable[str | None], vocabulary: Set[str]) -> floa
 
     The others are counted as wrong, whatever is said to them.
     """
-    answered = [answer for answer in answers if answer is not None]
-    return sum(answer in vocabulary for answer in answered) / len(answered) if answered else 1.0
+    counts = Counter(answer for answer in answers if answer is not None)
+    known = sum(times for answer, times in counts.items() if answer in vocabulary)
+    return known / counts.total() if counts else 1.0

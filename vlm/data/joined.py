@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from vlm.data.schema import QUESTIONS, SCENES, described
-from vlm.data.tables import Ints, read_groups
+from vlm.data.shards import Ints, read_groups
 from vlm.data.writing import GROUP_BYTES, row_bytes
 from vlm.errors import UserError
 

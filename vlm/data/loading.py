@@ -1,16 +1,16 @@
-"""Tables in memory, and the batches that training takes from them by index.
+"""The batches that training takes by index, from tables in memory or a window of those on disk.
 
 Shapes: N pictures, P pictures of a batch, B rows (questions) of a batch, U distinct questions,
 T tokens, C channels, H W pixels.
 
-Pictures stay uint8 and texts stay ids in one contiguous tensor each, every distinct text once; a
-batch is a handful of `index_select`s.
+Pictures stay uint8, or as the table holds them, and texts stay ids in one contiguous tensor, every
+distinct text once; a batch is a handful of `index_select`s.
 """
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
-from typing import TypeVar
+from typing import Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -18,11 +18,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from vlm.data.order import Layout
+from vlm.data.shards import Ints
 from vlm.data.tables import QuestionTable, SceneTable
 from vlm.data.tokenizer import LongTextError, TextTokenizer
+from vlm.data.windows import Rows, SceneWindow
 from vlm.errors import UserError
 from vlm.marks import PAD_ID
-from vlm.rules import check_batch
 
 Batch = TypeVar("Batch", "CaptionBatch", "QuestionBatch")
 UNKNOWN_ANSWER = -1
@@ -43,28 +45,6 @@ def to_device(batch: Batch, device: torch.device) -> Batch:
     return replace(batch, **moved)
 
 
-class PictureOrder:
-    """Which pictures each step sees: a function of (seed, step) alone.
-
-    The pictures are shuffled anew each epoch and cut into batches, of which the last, if short, is
-    left out. So no batch holds a picture twice, and no epoch does.
-    """
-
-    def __init__(self, num_pictures: int, batch_size: int, seed: int) -> None:
-        check_batch(batch_size, num_pictures)
-        self._num, self._batch, self._seed = num_pictures, batch_size, seed
-        self.steps_per_epoch = num_pictures // batch_size
-        self._epoch, self._order = -1, torch.empty(0, dtype=torch.int64)
-
-    def pictures(self, step: int) -> Tensor:
-        """(batch_size,) indices of step `step`."""
-        epoch, index = divmod(step, self.steps_per_epoch)
-        if epoch != self._epoch:
-            rng = np.random.default_rng((self._seed, epoch))
-            self._epoch, self._order = epoch, torch.from_numpy(rng.permutation(self._num))
-        return self._order[index * self._batch : (index + 1) * self._batch]
-
-
 class TextTable:
     """Texts as ids, each distinct text once.
 
@@ -79,8 +59,9 @@ class TextTable:
 
     def __init__(self, texts: Sequence[str], tokenizer: TextTokenizer, max_length: int) -> None:
         distinct = {text: index for index, text in enumerate(dict.fromkeys(texts))}
+        nothing = torch.empty((0, MARKS), dtype=torch.int64)
         try:
-            self.ids = tokenizer.encode(list(distinct), max_length)
+            self.ids = tokenizer.encode(list(distinct), max_length) if distinct else nothing
         except LongTextError as error:
             error.index = list(texts).index(list(distinct)[error.index])
             raise
@@ -114,16 +95,42 @@ class CaptionBatch:
     counts: dict[str, int]
 
 
-class CaptionData:
-    """Pictures and their captions.
+class _OfPictures:
+    """Data by picture, all in one window.
 
     Attributes:
         images: (N, C, H, W) uint8.
-        features: (N, D), what a frozen encoder makes of them; None until someone sets it.
+        features: (N, D), what a frozen encoder makes of them, where it was computed before.
     """
 
-    def __init__(self, scenes: SceneTable, tokenizer: TextTokenizer, max_length: int) -> None:
-        self.images = torch.from_numpy(scenes.images)
+    def __init__(self, scenes: SceneTable | SceneWindow) -> None:
+        self.images: Rows
+        self.features: Rows | None
+        if isinstance(scenes, SceneTable):
+            self.images, self.features = torch.from_numpy(scenes.images), None
+        else:
+            self.images, self.features = scenes.images, scenes.features
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    @property
+    def layout(self) -> Layout:
+        """A single group of pictures."""
+        return Layout.whole(len(self))
+
+    def window(self, groups: Ints) -> Self:
+        """All there is: the one group is every window."""
+        return self
+
+
+class CaptionData(_OfPictures):
+    """Pictures and their captions."""
+
+    def __init__(
+        self, scenes: SceneTable | SceneWindow, tokenizer: TextTokenizer, max_length: int
+    ) -> None:
+        super().__init__(scenes)
         per_scene = [len(captions) for captions in scenes.captions]
         self._begin = torch.from_numpy(np.concatenate([[0], np.cumsum(per_scene)]))
         if min(per_scene, default=0) < 1:
@@ -134,10 +141,6 @@ class CaptionData:
             self.texts = TextTable(texts, tokenizer, max_length)
         keys = [keys[0] for keys in scenes.caption_keys]
         self.keys = torch.from_numpy(np.unique(keys, return_inverse=True)[1].reshape(-1))
-        self.features: Tensor | None = None
-
-    def __len__(self) -> int:
-        return len(self.images)
 
     def first_captions(self, num: int) -> Tensor:
         """(num,) rows in `texts` of the first caption of each of the first `num` pictures."""
@@ -193,7 +196,7 @@ class QuestionBatch:
     counts: dict[str, int]
 
 
-class QuestionData:
+class QuestionData(_OfPictures):
     """Pictures, their questions, and what is to be answered.
 
     Phrases are padded to the longest of their batch, and at least to `pad_phrases` tokens; that
@@ -202,29 +205,28 @@ class QuestionData:
 
     def __init__(
         self,
-        scenes: SceneTable,
+        scenes: SceneTable | SceneWindow,
         questions: QuestionTable,
         tokenizer: TextTokenizer,
         max_length: int,
         answers: Sequence[str],
         pad_phrases: int = 0,
     ) -> None:
-        self.images = torch.from_numpy(scenes.images)
+        super().__init__(scenes)
         with _named(questions.source, "question", questions.question_id):
             self.questions = TextTable(list(questions.question), tokenizer, max_length)
             self.phrases = TextTable(list(questions.phrase), tokenizer, max_length)
         self.pad_phrases = pad_phrases
         index = {answer: i for i, answer in enumerate(answers)}
-        self.answers = torch.tensor([index.get(a, UNKNOWN_ANSWER) for a in questions.answer])
+        self.answers = torch.tensor(
+            [index.get(a, UNKNOWN_ANSWER) for a in questions.answer], dtype=torch.int64
+        )
         picture = torch.from_numpy(questions.scene_index)
         # Rows grouped by picture: those of picture p are _order[_begin[p] : _begin[p + 1]].
         self._order = torch.argsort(picture, stable=True)
         self.num_questions = len(questions)
         counts = torch.bincount(picture, minlength=len(self.images))
         self._begin = torch.cat([torch.zeros(1, dtype=torch.int64), counts.cumsum(0)])
-
-    def __len__(self) -> int:
-        return len(self.images)
 
     def asked(self, size: int) -> Iterator[Tensor]:
         """The pictures that have questions, `size` at a time: a batch must hold one at least."""

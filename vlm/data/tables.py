@@ -1,7 +1,6 @@
-"""A split's tables, read from their Parquet shards."""
+"""A split's tables, read whole from their Parquet shards."""
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,16 +8,23 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from vlm.data import png
 from vlm.data.schema import QUESTIONS, SCENES
+from vlm.data.shards import (
+    Images,
+    Ints,
+    RowGroup,
+    Strings,
+    decode_all,
+    read_column,
+    row_groups,
+    string_lists,
+    strings,
+)
 from vlm.errors import UserError
 from vlm.files import atomic_path
-
-Images = npt.NDArray[np.uint8]
-Ints = npt.NDArray[np.int64]
-Strings = npt.NDArray[np.object_]
 
 TEXT_COLUMNS = ("family", "question", "answer", "phrase")
 
@@ -69,85 +75,123 @@ class QuestionTable:
         return len(self.question_id)
 
 
-def read_scenes(folder: str | Path) -> SceneTable:
-    """Read a split's scenes and decode their pictures.
+class Questions:
+    """The questions of a split on disk, read for some scenes at a time.
 
-    Raises:
-        UserError: A table that is missing, empty or not `SCENES`, or a picture that cannot be
-            decoded or differs in size from the first.
-    """
-    parts = list(_read_shards(Path(folder), "scenes", SCENES))
-    table = pa.concat_tables([part for _, part in parts])
-    return SceneTable(
-        table["scene_id"].to_numpy(),
-        _decode(parts, len(table)),
-        table["objects"].to_pylist(),
-        table["captions"].to_pylist(),
-        table["caption_keys"].to_pylist(),
-        str(folder),
-    )
+    They may stand in any order; where they stand scene by scene, as this project writes them, no
+    more is read than the row groups in which the scenes' questions lie.
 
-
-def read_questions(folder: str | Path) -> QuestionTable:
-    """Read a split's questions, and where their scenes stand in its scene table.
+    Args:
+        folder: of the split.
+        answered: whether questions whose answer or phrase is withheld are left out.
 
     Raises:
         UserError: A table that is missing, empty or not `QUESTIONS`, or a scene_id that the
             scene table lacks.
     """
-    folder = Path(folder)
-    scenes = [part for _, part in _read_shards(folder, "scenes", SCENES, ["scene_id"])]
-    parts = [part for _, part in _read_shards(folder, "questions", QUESTIONS)]
-    table = pa.concat_tables(parts)
-    scene_id = table["scene_id"].to_numpy()
-    return QuestionTable(
-        table["question_id"].to_numpy(),
-        scene_id,
-        _positions(scene_id, pa.concat_tables(scenes)["scene_id"].to_numpy(), folder),
-        *(_strings(table[name]) for name in TEXT_COLUMNS),
-        source=str(folder),
+
+    def __init__(self, folder: str | Path, answered: bool = True) -> None:
+        self._folder, self._answered = Path(folder), answered
+        scenes = row_groups(folder, "scenes", SCENES)
+        known = np.sort(read_column(scenes, "scene_id").to_numpy())
+        self._groups: list[tuple[RowGroup, int, int]] = []  # with the least and greatest scene_id
+        for group in row_groups(folder, "questions", QUESTIONS):
+            of_scene = group.read(["scene_id"])["scene_id"].to_numpy()
+            lost = np.flatnonzero(~_among(of_scene, known))
+            if len(lost):
+                raise UserError(
+                    f"{group.path} row {group.first + lost[0]}: got scene_id"
+                    f" {of_scene[lost[0]]}, expected one of the {len(known)} in the scene table"
+                )
+            self._groups.append((group, int(of_scene.min()), int(of_scene.max())))
+
+    def of(self, scene_id: Ints) -> QuestionTable:
+        """The questions about these scenes, in the table's order."""
+        order = np.argsort(scene_id, kind="stable")
+        ascending = scene_id[order]
+        names = ["question_id", "scene_id", *TEXT_COLUMNS]
+        parts = [QUESTIONS.empty_table().select(names)]
+        for group, least, greatest in self._groups:
+            begin, end = np.searchsorted(ascending, (least, greatest + 1))
+            if begin == end:
+                continue
+            part = group.read(names)
+            parts.append(part.filter(_among(part["scene_id"].to_numpy(), ascending)))
+        table = _answered(pa.concat_tables(parts)) if self._answered else pa.concat_tables(parts)
+        of_scene = table["scene_id"].to_numpy()
+        return QuestionTable(
+            table["question_id"].to_numpy(),
+            of_scene,
+            order[np.searchsorted(ascending, of_scene)],
+            *(strings(table[name]) for name in TEXT_COLUMNS),
+            source=str(self._folder),
+        )
+
+
+def read_scenes(folder: str | Path, limit: int | None = None) -> SceneTable:
+    """Read a split's scenes, or the first `limit` of them, and decode their pictures.
+
+    Raises:
+        UserError: A table that is missing, empty or not `SCENES`, or a picture that cannot be
+            decoded or differs in size from the first.
+    """
+    groups = row_groups(folder, "scenes", SCENES)
+    if limit is not None:
+        before = np.cumsum([0, *(group.rows for group in groups)])
+        groups = groups[: int(np.searchsorted(before, limit))]
+    names = ["scene_id", "objects", "captions", "caption_keys"]
+    table = pa.concat_tables([group.read(names) for group in groups])[:limit]
+    return SceneTable(
+        table["scene_id"].to_numpy(),
+        decode_all(groups, limit),
+        table["objects"].to_pylist(),
+        string_lists(table["captions"]),
+        string_lists(table["caption_keys"]),
+        str(folder),
     )
+
+
+def read_questions(
+    folder: str | Path, limit: int | None = None, answered: bool = True
+) -> QuestionTable:
+    """Read a split's questions, and where their scenes stand in its scene table.
+
+    Args:
+        folder: of the split.
+        limit: only questions about the first so many scenes.
+        answered: whether questions whose answer or phrase is withheld are left out.
+
+    Raises:
+        UserError: as `Questions`.
+    """
+    scene_id = read_column(row_groups(folder, "scenes", SCENES), "scene_id").to_numpy()
+    return Questions(folder, answered).of(scene_id[:limit])
 
 
 def read_objects(folder: str | Path) -> list[list[dict[str, Any]]]:
     """The objects of each scene, without decoding a picture."""
-    return _read_column(Path(folder), "objects")
+    return read_column(row_groups(folder, "scenes", SCENES), "objects").to_pylist()
 
 
 def read_captions(folder: str | Path) -> tuple[list[list[str]], list[list[str]]]:
     """The captions of each scene and their keys, without decoding a picture."""
-    return _read_column(Path(folder), "captions"), _read_column(Path(folder), "caption_keys")
+    groups = row_groups(folder, "scenes", SCENES)
+    captions, keys = (read_column(groups, name) for name in ("captions", "caption_keys"))
+    return string_lists(captions), string_lists(keys)
 
 
-def read_groups(folder: Path, name: str, schema: pa.Schema) -> Iterator[tuple[Path, int, pa.Table]]:
-    """The row groups of a table, of which only one is in memory at a time.
-
-    Each comes with its shard's path and the row there that it begins with.
-
-    Raises:
-        UserError: A table that is missing, empty or not of this schema.
-    """
-    for path, file in _open_shards(folder, name, schema):
-        first = 0
-        for number in range(file.num_row_groups):
-            with _readable(path):
-                group = file.read_row_group(number, columns=schema.names)
-            yield path, first, group
-            first += len(group)
+def iterate_captions(folder: str | Path) -> Iterator[str]:
+    """All captions of a split, a row group in memory at a time."""
+    for group in row_groups(folder, "scenes", SCENES):
+        for captions in string_lists(group.read(["captions"])["captions"]):
+            yield from captions
 
 
-def decode_picture(encoded: bytes | None, path: Path, row: int) -> Images:
-    """The pixels, (H, W, C), of the picture in a row of this shard.
-
-    Raises:
-        UserError: Bytes that are no gray or RGB PNG.
-    """
-    try:
-        return png.decode(encoded or b"")
-    except ValueError as error:
-        raise UserError(
-            f"{path} row {row}: picture: got {error}, expected a gray or RGB PNG"
-        ) from error
+def iterate_questions(folder: str | Path, column: str) -> Iterator[str]:
+    """A text column of a split's answered questions, a row group in memory at a time."""
+    for group in row_groups(folder, "questions", QUESTIONS):
+        table = _answered(group.read(list({"answer", "phrase", column})))
+        yield from strings(table[column]).tolist()
 
 
 def write_columns(path: str | Path, columns: Mapping[str, Any]) -> None:
@@ -156,92 +200,12 @@ def write_columns(path: str | Path, columns: Mapping[str, Any]) -> None:
         pq.write_table(pa.table(dict(columns)), partial, compression="zstd")
 
 
-def _read_column(folder: Path, name: str) -> list[Any]:
-    parts = [table for _, table in _read_shards(folder, "scenes", SCENES, [name])]
-    return pa.concat_tables(parts)[name].to_pylist()
+def _answered(questions: pa.Table) -> pa.Table:
+    known = [pc.call_function("is_valid", [questions[name]]) for name in ("answer", "phrase")]
+    return questions.filter(pc.call_function("and", known))
 
 
-def _decode(parts: list[tuple[Path, pa.Table]], total: int) -> Images:
-    """All pictures of the shards, (total, C, H, W)."""
-    images, row = None, 0
-    for path, table in parts:
-        encoded = table["image"].combine_chunks().field("bytes").to_pylist()
-        for number, image in enumerate(encoded):
-            pixels = decode_picture(image, path, number)
-            if images is None:
-                images = np.empty((total, *pixels.shape), np.uint8)
-            if pixels.shape != images.shape[1:]:
-                raise UserError(
-                    f"{path} row {number}: got a picture of (H, W, C) {pixels.shape},"
-                    f" expected {images.shape[1:]} as in the table's first row"
-                )
-            images[row] = pixels
-            row += 1
-    assert images is not None  # an empty table has been refused
-    return np.ascontiguousarray(images.transpose(0, 3, 1, 2))
-
-
-def _read_shards(
-    folder: Path, name: str, schema: pa.Schema, columns: list[str] | None = None
-) -> Iterator[tuple[Path, pa.Table]]:
-    """Each shard of a table with its path; `columns` are those of the schema if not given."""
-    for path, file in _open_shards(folder, name, schema):
-        with _readable(path):
-            table = file.read(columns=columns or schema.names)
-        yield path, table
-
-
-def _open_shards(
-    folder: Path, name: str, schema: pa.Schema
-) -> Iterator[tuple[Path, pq.ParquetFile]]:
-    """Each shard of a table with its path, open until the next one."""
-    paths = sorted(folder.glob(f"{name}-*.parquet"))
-    if not paths:
-        first = f"{name}-00000.parquet"
-        if folder.is_dir():
-            raise UserError(f"{folder}: got a folder without {first}")
-        raise UserError(f"{folder}: got no such folder, expected {first} in it")
-    rows = 0
-    for path in paths:
-        with _readable(path):
-            file = pq.ParquetFile(path)
-        with file:
-            got = file.schema_arrow
-            for field in schema:
-                kind = got.field(field.name).type if field.name in got.names else "no such column"
-                if kind != field.type:
-                    raise UserError(f"{path}: {field.name}: got {kind}, expected {field.type}")
-            rows += file.metadata.num_rows
-            yield path, file
-    if not rows:
-        raise UserError(f"{paths[0]}: got no rows, expected at least one")
-
-
-@contextmanager
-def _readable(path: Path) -> Iterator[None]:
-    """Say of what can't be read that it is no Parquet file."""
-    try:
-        yield
-    except (pa.ArrowException, OSError) as error:
-        reason = str(error).splitlines()[0]
-        raise UserError(f"{path}: got {reason!r}, expected a Parquet file") from error
-
-
-def _positions(wanted: Ints, scene_id: Ints, folder: Path) -> Ints:
-    """The rows of `wanted` among `scene_id`."""
-    order = np.argsort(scene_id, kind="stable")
-    found = order[np.searchsorted(scene_id, wanted, sorter=order).clip(max=len(order) - 1)]
-    lost = np.flatnonzero(scene_id[found] != wanted)
-    if len(lost):
-        raise UserError(
-            f"{folder / 'questions-00000.parquet'} row {lost[0]}: got scene_id"
-            f" {wanted[lost[0]]}, expected one of the {len(scene_id)} in the scene table"
-        )
-    return found
-
-
-def _strings(column: pa.ChunkedArray) -> Strings:
-    """A text column as an array whose equal entries are one object, to save memory."""
-    coded = column.combine_chunks().dictionary_encode()
-    words = np.array([*coded.dictionary.to_pylist(), None], object)
-    return words[coded.indices.fill_null(len(words) - 1).to_numpy(zero_copy_only=False)]
+def _among(values: Ints, ascending: Ints) -> npt.NDArray[np.bool_]:
+    """Which of `values` there are in `ascending`, which isn't empty."""
+    places = np.searchsorted(ascending, values).clip(max=len(ascending) - 1)
+    return ascending[places] == values

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from vlm.data.loading import CaptionData, QuestionData, chunks, to_device, to_floats
 from vlm.data.tokenizer import TextTokenizer
+from vlm.data.windows import Rows
 from vlm.generation import generate
 from vlm.marks import EOS_ID
 from vlm.model.kv_cache import KVCache
@@ -105,7 +106,7 @@ def _probability(tokens: Tensor, logits: Tensor) -> Tensor:
 
 
 def caption(
-    model: ContrastiveCaptioner, images: Tensor, tokenizer: TextTokenizer, batch_size: int
+    model: ContrastiveCaptioner, images: Rows, tokenizer: TextTokenizer, batch_size: int
 ) -> list[str]:
     """A caption for each of N uint8 pictures."""
     device = next(model.parameters()).device

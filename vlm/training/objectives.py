@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from vlm.data.loading import UNKNOWN_ANSWER, CaptionBatch, QuestionBatch, chunks, to_floats
+from vlm.data.windows import Rows
 from vlm.losses import cosine_alignment_loss, lm_loss
 from vlm.marks import PAD_ID, UNK_ID
 from vlm.model.vit import VisionEncoder
@@ -35,7 +36,7 @@ def alignment(model: DualEncoder) -> Objective[CaptionBatch]:
 
 
 @torch.no_grad()
-def frozen_features(vision: VisionEncoder, images: Tensor, how: Execution) -> Tensor:
+def frozen_features(vision: VisionEncoder, images: Rows, how: Execution) -> Tensor:
     """What a frozen encoder makes of uint8 pictures (N, C, H, W), once for all steps: (N, D).
 
     The processes share the work, in parts that are the same however many processes there are.

@@ -1,6 +1,6 @@
 """What the training stages share around `fit`: order of data, curve and metrics files."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Protocol, TypeVar
@@ -11,7 +11,9 @@ from torch import Tensor, nn
 
 from vlm.config import AugmentConfig, OptimizerConfig
 from vlm.data import augmenting
-from vlm.data.loading import EVERY, CaptionBatch, PictureOrder, QuestionBatch, chunks
+from vlm.data.loading import EVERY, CaptionBatch, QuestionBatch, chunks
+from vlm.data.order import Layout, PictureOrder
+from vlm.data.shards import Ints
 from vlm.errors import UserError
 from vlm.files import write_json, write_text
 from vlm.rules import check_shares
@@ -37,10 +39,23 @@ class Pictures(Protocol[Batch_co]):
         ...
 
 
+class Windowed(Protocol[Batch_co]):
+    """Data of which a window is held at a time; what is in memory whole is a single one."""
+
+    @property
+    def layout(self) -> Layout:
+        """How the pictures lie in row groups."""
+        ...
+
+    def window(self, groups: Ints) -> Pictures[Batch_co]:
+        """The pictures of these row groups, which stay in memory until others are asked for."""
+        ...
+
+
 def train(
     model: nn.Module,
     objective: Objective[Batch],
-    data: Pictures[Batch],
+    data: Windowed[Batch],
     validation: Pictures[Batch],
     config: OptimizerConfig,
     how: Execution,
@@ -68,33 +83,13 @@ def train(
     check_shares(config.batch_size, config.accumulate, how.world.size)
     read = min(config.val_pictures, len(validation))
     held_out = [validation.batch(part) for part in chunks(read, VALIDATION_BATCH)]
-    _require_targets(objective, source, data)
+    order = PictureOrder(data.layout, config.batch_size, seed)
+    _require_targets(objective, source, data, order)
     if not any(batch.counts[name] for batch in held_out for name in objective.weights):
         raise UserError(
-            f"{source / 'val'}: no supervised item in the first {read} of {len(validation)}"
-            " pictures; raise val_pictures"
+            f"{source / 'val'}: no supervised item in the first {read} pictures; raise val_pictures"
         )
-    order = PictureOrder(len(data), config.batch_size, seed)
-
-    def batches(step: int) -> list[Batch]:
-        pictures = order.pictures(step)
-        draws, changes = (
-            torch.from_numpy(np.random.default_rng((seed, step, stream)).random(size))
-            for stream, size in (
-                (DRAWS, len(pictures)),
-                (CHANGES, (len(pictures), augmenting.DRAWS)),
-            )
-        )
-        found = []
-        for part in torch.arange(len(pictures)).tensor_split(config.accumulate):
-            own = how.world.own(len(part))
-            batch = data.batch(pictures[part], draws[part], own)
-            if augment is not None and not augment.is_off:
-                images = augmenting.augment(batch.images, changes[part][own], augment)
-                batch = replace(batch, images=images)
-            found.append(batch)
-        return found
-
+    batches = _batches(data, order, config, how, seed, augment)
     try:
         result = fit(model, objective, batches, held_out, config, how, seed)
     except NonFiniteLossError as error:
@@ -138,9 +133,46 @@ def curve_tsv(curve: list[Row]) -> str:
     return "".join("\t".join(line) + "\n" for line in lines)
 
 
-def _require_targets(objective: Objective[Batch], source: Path, data: Pictures[Batch]) -> None:
+def _batches(
+    data: Windowed[Batch],
+    order: PictureOrder,
+    config: OptimizerConfig,
+    how: Execution,
+    seed: int,
+    augment: AugmentConfig | None,
+) -> Callable[[int], list[Batch]]:
+    """What gives a step's micro-batches, of each this process's share."""
+
+    def batches(step: int) -> list[Batch]:
+        groups, pictures = order.at(step)
+        window = data.window(groups)
+        draws, changes = (
+            torch.from_numpy(np.random.default_rng((seed, step, stream)).random(size))
+            for stream, size in (
+                (DRAWS, len(pictures)),
+                (CHANGES, (len(pictures), augmenting.DRAWS)),
+            )
+        )
+        found = []
+        for part in torch.arange(len(pictures)).tensor_split(config.accumulate):
+            own = how.world.own(len(part))
+            batch = window.batch(pictures[part], draws[part], own)
+            if augment is not None and not augment.is_off:
+                images = augmenting.augment(batch.images, changes[part][own], augment)
+                batch = replace(batch, images=images)
+            found.append(batch)
+        return found
+
+    return batches
+
+
+def _require_targets(
+    objective: Objective[Batch], source: Path, data: Windowed[Batch], order: PictureOrder
+) -> None:
     """An epoch without a single supervised item can teach nothing."""
-    for part in chunks(len(data), VALIDATION_BATCH):
-        if any(data.batch(part).counts[name] for name in objective.weights):
-            return
+    for groups, _ in order.windows(epoch=0):
+        window = data.window(groups)
+        for part in chunks(len(window), VALIDATION_BATCH):
+            if any(window.batch(part).counts[name] for name in objective.weights):
+                return
     raise UserError(f"{source / 'train'}: no supervised item; expected at least one")
