@@ -51,7 +51,9 @@ def same() -> None:
         np.testing.assert_array_equal(one.images, other.images)
         assert one.scene_id.tolist() == other.scene_id.tolist()
         assert one.captions == other.captions
-        one, other = read_questions(f"data/{split}"), read_questions(f"again/{split}")
+        one, other = (
+            read_questions(f"{folder}/{split}", answered=False) for folder in ("data", "again")
+        )
         for name in ("scene_id", "question_id", *TEXT_COLUMNS):
             assert getattr(one, name).tolist() == getattr(other, name).tolist(), name
 

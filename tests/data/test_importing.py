@@ -79,7 +79,9 @@ def make(**own: Any) -> DataConfig:
 def split_of_questions() -> dict[str, str]:
     """Each question's split."""
     return {
-        question: split for split in SPLITS for question in read_questions(f"data/{split}").question
+        question: split
+        for split in SPLITS
+        for question in read_questions(f"data/{split}", answered=False).question
     }
 
 
@@ -166,7 +168,10 @@ def test_what_stands_in_for_captions_phrases_and_answers():
             path.rename(root / split / path.name)
     metrics = run(val_share=0.0, test_share=0.0)
     for split in SPLITS:
-        scenes, questions = read_scenes(f"data/{split}"), read_questions(f"data/{split}")
+        scenes, questions = (
+            read_scenes(f"data/{split}"),
+            read_questions(f"data/{split}", answered=False),
+        )
         assert scenes.captions == [["Is it dark Yes"], ["who is it"], ["A Picture"], ["is it no"]]
         assert scenes.caption_keys == [
             ["is it dark yes"],

@@ -87,7 +87,7 @@ def imported(source: str, files: Files, folder: Path, **own: Any) -> dict[str, A
     for split in SPLITS:
         scenes, asked = (
             read_scenes(folder / "data" / split),
-            read_questions(folder / "data" / split),
+            read_questions(folder / "data" / split, answered=False),
         )
         columns = (asked.scene_id, asked.family, asked.question, asked.answer, asked.phrase)
         tables[split] = {
