@@ -4,122 +4,93 @@ Reads `params.yaml` (`seed`, `data`) and the folder that `data.own.path` names; 
 `data/{train,val,test,test_ood}/` and `metrics/generate.json`.
 """
 
-from collections.abc import Iterator
+from functools import partial
+from math import ceil
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
-from stages.running.stage import run, say
-from vlm.config.data import WorldConfig
+from stages.running.sharing import shared
+from stages.running.stage import RANK, run, say
+from vlm.config.data import DataConfig
 from vlm.config.schema import Params
-from vlm.data.drawn import DrawnSplit, picture_hash, tell
+from vlm.data.drawn import draw_block, unlike_scenes, unpack
 from vlm.data.importing import import_own
-from vlm.data.writing import write_questions, write_scenes
+from vlm.data.writing import SplitWriter
 from vlm.errors import UserError
+from vlm.evaluation.census import Census
 from vlm.files import write_json
-from vlm.scenes.asking import AskedQuestions
 from vlm.scenes.out_of_distribution import SPLIT as UNLIKE
-from vlm.scenes.out_of_distribution import has_held_out, sample_unlike
-from vlm.scenes.sampler import sample_scenes
-from vlm.scenes.scene import Scenes
+from vlm.scenes.out_of_distribution import has_held_out
+from vlm.scenes.sampler import BLOCK
 
 DATA = Path("data")
 METRICS = Path("metrics/generate.json")
 
 
 def main(params: Params) -> None:
-    if not params.data.is_drawn:
-        _import(params)
-        return
-    data, seed = params.data, params.seed
-    sizes = {"train": data.train_scenes, "val": data.val_scenes, "test": data.test_scenes}
-    scenes = {split: sample_scenes(data.world, seed, split, n) for split, n in sizes.items()}
-    scenes[UNLIKE] = sample_unlike(data.world, seed, data.test_ood_scenes)
-    metrics: dict[str, Any] = {}
-    seen: set[bytes] = set()  # the pictures of the splits so far
-    duplicates = 0
+    if params.data.is_drawn:
+        draw_data(params)
+    else:
+        import_data(params)
 
-    for split, members in scenes.items():
-        # A split that a world has no room for, or nobody asked for, is a folder without tables.
-        (DATA / split).mkdir(parents=True, exist_ok=True)
-        metrics[split] = {"scenes": len(members), "questions": 0, "answers": {}}
-        if not len(members):
-            for stale in (DATA / split).glob("*.parquet"):
-                stale.unlink()
-            continue
-        drawn = tell(data, seed, split, members)
-        hashes = _write(DATA / split, drawn)
-        repeated = sum(digest in seen for digest in hashes)
+
+def draw_data(params: Params) -> None:
+    """Draw every split, block by block."""
+    data, seed = params.data, params.seed
+    unlikes = unlike_scenes(data, seed, data.test_ood_scenes)
+    # Held-out splits first, so that of train nothing need be kept to compare it with them.
+    sizes = {
+        "val": data.val_scenes,
+        "test": data.test_scenes,
+        UNLIKE: len(unlikes),
+        "train": data.train_scenes,
+    }
+    blocks = {split: range(ceil(number / BLOCK)) for split, number in sizes.items()}
+    wanted = sizes | {UNLIKE: data.test_ood_scenes}
+    pieces = [(split, block, wanted[split]) for split in sizes for block in blocks[split]]
+    workers = params.runtime.workers
+    with shared("generate", partial(draw_packed, data, seed), pieces, workers) as made:
+        if made is None:
+            return
+        census = Census(sizes)
+        for split, numbers in blocks.items():
+            # A split that a world has no room for, or nobody asked for, is a folder without tables.
+            with SplitWriter(DATA / split) as writer:
+                for _ in numbers:
+                    block = unpack(next(made))
+                    writer.add(block.part)
+                    census.add(split, block)
+    _refuse_repeated(census, data)
+    figures = census.figures()
+    held_out = int(has_held_out(unlikes, data.world).sum())
+    figures[UNLIKE]["scenes_with_held_out_combination"] = held_out
+    write_json(METRICS, figures)
+
+
+def draw_packed(data: DataConfig, seed: int, split: str, block: int, number: int) -> bytes:
+    """A block in a form that travels between processes."""
+    return draw_block(data, seed, split, block, number).packed()
+
+
+def _refuse_repeated(census: Census, data: DataConfig) -> None:
+    """Raise UserError where splits share pictures that noise should have told apart."""
+    for split in ("val", "test", UNLIKE):
+        repeated = census.repeated(split)
         if repeated and data.world.noise > 0:
             raise UserError(
                 f"{DATA / split}: got {repeated} pictures that an earlier split has too,"
                 f" expected none with data.world.noise {data.world.noise}"
             )
-        duplicates += repeated
-        seen.update(hashes)
-        metrics[split]["questions"] = len(drawn.questions.scene_id)
-        metrics[split]["answers"] = _answer_shares(drawn.questions)
-
-    held_out = int(has_held_out(scenes[UNLIKE], data.world).sum())
-    metrics[UNLIKE]["scenes_with_held_out_combination"] = held_out
-    train = set(_layouts(scenes["train"], data.world))
-    known = [layout in train for layout in _layouts(scenes["test"], data.world)]
-    metrics["test_layouts_in_train"] = float(np.mean(known))
-    metrics["duplicate_pictures_across_splits"] = duplicates
-    write_json(METRICS, metrics)
 
 
-def _import(params: Params) -> None:
+def import_data(params: Params) -> None:
+    """Import the user's own; of several processes the first does it all."""
+    if RANK not in (None, 0):
+        return
     metrics = import_own(params.data, params.seed, Path(), DATA, params.runtime.workers)
     write_json(METRICS, metrics)
     if skipped := metrics["rows"]["skipped"]:
         say(f"generate: {skipped} of {metrics['rows']['in']} rows left out; {METRICS} lists them")
 
 
-def _write(folder: Path, drawn: DrawnSplit) -> list[bytes]:
-    """Write a split's tables; a hash of each picture's pixels."""
-    hashes: list[bytes] = []
-    pictures = _hashed(drawn.pictures(), hashes)
-    write_scenes(folder, pictures, drawn.objects, drawn.captions, drawn.caption_keys)
-    asked = drawn.questions
-    write_questions(
-        folder, asked.scene_id, asked.family, asked.question, asked.answer, asked.phrase
-    )
-    return hashes
-
-
-def _hashed(
-    batches: Iterator[npt.NDArray[np.uint8]], hashes: list[bytes]
-) -> Iterator[npt.NDArray[np.uint8]]:
-    """Pass pictures on, and add a hash of each one's pixels to `hashes`."""
-    for batch in batches:
-        hashes += [picture_hash(image) for image in batch]
-        yield batch
-
-
-def _layouts(scenes: Scenes, world: WorldConfig) -> list[bytes]:
-    """What each scene holds, whatever the order of its objects: equal iff layouts are equal."""
-    columns = (scenes.shape, scenes.color, scenes.row, scenes.col, scenes.radius)
-    side = world.image_size
-    sizes = (len(world.shapes), len(world.colors), side, side, world.max_radius + 1)
-    present = [np.where(scenes.present, column, 0) for column in columns]
-    codes = np.ravel_multi_index(present, sizes)
-    codes = np.sort(np.where(scenes.present, codes, -1), axis=1)
-    return [row.tobytes() for row in codes]
-
-
-def _answer_shares(questions: AskedQuestions) -> dict[str, dict[str, float]]:
-    """How often each answer occurs among the questions of a family."""
-    shares = {}
-    for family in dict.fromkeys(questions.family):
-        answers, counts = np.unique(
-            questions.answer[questions.family == family].astype(str), return_counts=True
-        )
-        shares[family] = dict(zip(answers.tolist(), (counts / counts.sum()).tolist(), strict=True))
-    return shares
-
-
 if __name__ == "__main__":
-    run("generate", main)
+    run("generate", main, together=True)

@@ -45,16 +45,16 @@ def params_in_force() -> Params:
         end(str(error), MISTAKE)
 
 
-def run(name: str, stage: Callable[[Params], None], *, trains: bool = False) -> NoReturn:
-    """Run a stage's `main` as a process of its own, or as one of several that train, and exit.
+def run(name: str, stage: Callable[[Params], None], *, together: bool = False) -> NoReturn:
+    """Run a stage's `main` as a process of its own, or as one of several that share it, and exit.
 
     Exit status: 0; 2 with one line for a user's mistake; 1 with one line for a run that can't go
     on or a full disk; 130 on Ctrl-C, 143 on SIGTERM. Any other error is a fault of ours and keeps
     its traceback.
     """
     params = params_in_force()
-    if not trains and RANK not in (None, 0):
-        sys.exit(0)  # what doesn't train is for one process to do
+    if not together and RANK not in (None, 0):
+        sys.exit(0)  # what is not shared is for one process to do
     started = time.perf_counter()
     try:
         stopping.install()

@@ -5,14 +5,12 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from hashlib import blake2b
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NoReturn
 
-from pydantic import BaseModel
-
 from stages.running import stopping
+from stages.running.fingerprints import content, digest, modules_in_use, plain
 from stages.running.launching import launch, processes_up
 from stages.running.stage import (
     RANK,
@@ -47,7 +45,7 @@ def run_training(name: str, stage: Callable[[Params], None]) -> NoReturn:
     """
     params = params_in_force()
     if RANK is not None or params.runtime.processes == 1:
-        run(name, stage, trains=True)
+        run(name, stage, together=True)
     with only_run_of(name):
         pass  # the processes would give each other up before an orphan's end
     status, line = launch(params.runtime.processes, sys.orig_argv[1:])
@@ -112,10 +110,10 @@ def training(
 def _identity(sections: Mapping[str, Any], inputs: Sequence[Path]) -> dict[str, str]:
     """What makes a run this one and no other."""
     return {
-        "parameters": _digest(repr(_plain(sections)).encode()),
-        "data": _digest(*(_content(path) for path in inputs)),
-        "code": _digest(
-            *(version(name).encode() for name in LIBRARIES), *map(_content, _modules())
+        "parameters": digest(repr(plain(sections)).encode()),
+        "data": digest(*(content(path) for path in inputs)),
+        "code": digest(
+            *(version(name).encode() for name in LIBRARIES), *map(content, modules_in_use())
         ),
     }
 
@@ -142,7 +140,7 @@ def require_same(world: World, work: Mapping[str, str]) -> None:
 
 def _open_folder(name: str, identity: Mapping[str, str]) -> Path:
     """The folder of this very run's checkpoint; says which other runs wait beside it, and why."""
-    folder = RESUME / name / _digest(*(part.encode() for part in identity.values()))
+    folder = RESUME / name / digest(*(part.encode() for part in identity.values()))
     for left in folder.glob("*.partial"):  # of a process that was killed as it wrote
         left.unlink()
     for other in sorted(file.parent for file in (RESUME / name).glob(f"*/{CHECKPOINT}")):
@@ -163,35 +161,3 @@ def _read_identity(path: Path) -> dict[str, str]:
         return read_json(path)
     except (OSError, ValueError):
         return {}
-
-
-def _plain(sections: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        key: value.model_dump() if isinstance(value, BaseModel) else value
-        for key, value in sections.items()
-    }
-
-
-def _modules() -> list[Path]:
-    """The files of this project that are in use."""
-    ours = [m for n, m in sys.modules.items() if n.split(".")[0] in ("vlm", "stages", "__main__")]
-    files = {Path(file) for module in ours if (file := getattr(module, "__file__", None))}
-    return sorted(files)
-
-
-def _content(path: Path) -> bytes:
-    """A digest of a file, or of all files in a folder with their names; of nothing, nothing."""
-    if path.is_dir():
-        parts = (part for part in sorted(path.rglob("*")) if part.is_file())
-        return b"".join(str(p.relative_to(path)).encode() + _content(p) for p in parts)
-    if not path.exists():
-        return b""
-    with path.open("rb") as file:
-        digest = blake2b(digest_size=16)
-        while piece := file.read(1 << 20):
-            digest.update(piece)
-    return digest.digest()
-
-
-def _digest(*parts: bytes) -> str:
-    return blake2b(b"\0".join(parts), digest_size=8).hexdigest()

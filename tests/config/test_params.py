@@ -131,6 +131,20 @@ def test_relation_needs_two_shapes():
     assert "relation" in message(data__world__shapes=["plus"], data__world__held_out=[])
 
 
+def test_color_needs_two_colors():
+    assert "at least two colors" in message(data__families={"count": 1, "color": 1})
+
+
+def test_the_texts_of_every_family_need_room():
+    asked = {
+        "data__families": {"compare": 1},
+        "data__captions_per_scene": 1,
+        "data__world__max_objects": 1,
+        "model__text__max_length": 10,
+    }
+    assert "expected at least 11, the longest text" in message(**asked)  # nine words, two marks
+
+
 def test_yaml_1_2_numbers_and_words(tmp_path):
     text = (ROOT / "presets/tiny.yaml").read_text()
     for number in ("1e-4", "1.0e-4"):
@@ -209,6 +223,9 @@ def test_check_command(tmp_path):
     assert (good.returncode, good.stdout, good.stderr) == (0, "params.yaml: valid\n", "")
     assert (bad.returncode, bad.stdout) == (2, "")
     assert bad.stderr == "seed: got -1, expected greater than or equal to 0\n"
+    own = check(text.replace("source: scenes", "source: imagefolder"))
+    assert (own.returncode, own.stdout) == (2, "")
+    assert own.stderr == "data.own.path: got data/external/own, expected a folder that is there\n"
 
 
 def test_worlds_and_seeds_that_would_fail_late_are_refused_at_once():
@@ -224,3 +241,10 @@ def test_worlds_and_seeds_that_would_fail_late_are_refused_at_once():
 def test_a_folder_in_place_of_the_file_is_named(tmp_path):
     with pytest.raises(UserError, match="expected a parameter file"):
         load_params(tmp_path)
+
+
+def test_equal_sections_have_equal_hashes():
+    one, same, other = (parse_params(changed(seed=seed)) for seed in (1, 1, 2))
+    assert hash(one) == hash(same) and one == same
+    assert hash(one) != hash(other)
+    assert len({one.data, same.data, other.data}) == 1

@@ -179,8 +179,17 @@ def test_hosts_with_other_data_are_told_so(copy, tmp_path):
     assert any(said.startswith(line) for _, said in ends), ends  # and then come the agents' words
 
 
-def test_what_does_not_train_is_done_once(copy):
+def test_two_processes_draw_the_data_of_one(copy, original):
+    shutil.rmtree(copy.folder / "data")
     done = copy.run("torchrun", "--nproc-per-node", "2", "-m", "stages.generate")
     assert "Traceback" not in done.stderr
     took = json.loads((copy.folder / ".runtime/generate.json").read_text())
     assert took["processes"] == 2
+    drawn, expected = (
+        {
+            path.relative_to(project.folder): path.read_bytes()
+            for path in (project.folder / "data").rglob("*.parquet")
+        }
+        for project in (copy, original)
+    )
+    assert drawn == expected and len(drawn) == 8

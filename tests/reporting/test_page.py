@@ -1,6 +1,7 @@
 import json
 import re
 import sys
+from html import unescape
 from pathlib import Path
 from subprocess import run
 
@@ -199,6 +200,15 @@ def test_figures_that_were_not_finite_are_said_to_be_missing(tmp_path: Path) -> 
     text = text_of(build_page(read_inputs(tmp_path, PARAMS)))
     assert "corpus BLEU-4 not measured 70.3 to 72.3%" in text
     assert "95.4% 94.4 to 96.4% 43.3% (question only)" in text
+
+
+def test_what_train_alone_says_of_test_is_told(page: str) -> None:
+    words = (
+        "train's commonest answer is right on 42.6%, its commonest answer to the question's words"
+        " on 55.2%, its commonest answer about the picture's shapes and colours on 58.0%. Never"
+        " given in train: the answers to 0.0%."
+    )
+    assert words in unescape(text_of(page))
 
 
 def test_fresh_scenes_are_shown_where_there_are_any(tmp_path: Path, page: str) -> None:

@@ -30,7 +30,7 @@ def stage(tmp_path, monkeypatch) -> Stage:
     monkeypatch.setattr(stopping, "_state", stopping._Stopping())
     code = Path("code.py")
     code.write_text("one = 1")
-    monkeypatch.setattr(training, "_modules", lambda: [code])
+    monkeypatch.setattr(training, "modules_in_use", lambda: [code])
     Path("data").mkdir()
     Path("data/table").write_text("rows")
     Path("weights").write_text("weights")
@@ -165,7 +165,9 @@ def test_a_signal_that_comes_after_the_last_step_stops_the_stage_too(stage: Stag
 
 def test_the_modules_are_this_projects_own():
     names = {
-        path.relative_to(ROOT).as_posix() for path in training._modules() if ROOT in path.parents
+        path.relative_to(ROOT).as_posix()
+        for path in training.modules_in_use()
+        if ROOT in path.parents
     }
     assert {"stages/running/training.py", "vlm/training/fit.py", "vlm/config/schema.py"} <= names
     # What runs the tests is in use too, and may lie in the project.

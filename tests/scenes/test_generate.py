@@ -2,15 +2,19 @@ import json
 from pathlib import Path
 
 import pytest
+from project import read_preset
 from worlds import DEFAULT, make_data
 
 from stages import generate
+from stages.running import sharing
+from vlm.config import parse_params
 from vlm.config.data import DataConfig
 from vlm.config.schema import Params
 from vlm.data.tables import read_questions, read_scenes
 from vlm.errors import UserError
-from vlm.scenes.sampler import sample_scenes
+from vlm.scenes.sampler import BLOCK
 
+RUNTIME = parse_params(read_preset("tiny")).runtime
 SPLITS = {"train": 40, "val": 20, "test": 30, "test_ood": 12}
 
 
@@ -20,8 +24,14 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def make(data: DataConfig, seed: int = 0) -> None:
-    generate.main(Params.model_construct(seed=seed, data=data))
+def make(data: DataConfig, seed: int = 0, workers: int = 1) -> None:
+    runtime = RUNTIME.model_copy(update={"workers": workers})
+    generate.main(Params.model_construct(seed=seed, data=data, runtime=runtime))
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    found = [path for path in folder.rglob("*") if path.is_file()]
+    return {str(path.relative_to(folder)): path.read_bytes() for path in found}
 
 
 def test_four_splits_and_their_metrics(folder: Path):
@@ -61,25 +71,50 @@ def test_a_split_without_scenes_is_a_folder_without_tables(folder: Path):
         "scenes": 0,
         "questions": 0,
         "answers": {},
+        "pictures_also_in_train": 0,
         "scenes_with_held_out_combination": 0,
     }
 
 
 def test_the_same_bytes_again_and_others_for_another_seed(folder: Path):
-    def files() -> dict[str, bytes]:
-        return {
-            str(path.relative_to(folder)): path.read_bytes()
-            for path in folder.rglob("*")
-            if path.is_file()
-        }
-
     make(make_data())
-    first = files()
+    first = files(folder)
     make(make_data())
-    assert files() == first and len(first) == 9
+    assert files(folder) == first and len(first) == 9
     make(make_data(), seed=1)
-    assert files().keys() == first.keys()
-    assert all(content != first[name] for name, content in files().items())
+    assert files(folder).keys() == first.keys()
+    assert all(content != first[name] for name, content in files(folder).items())
+
+
+def test_one_worker_or_four_write_the_same_bytes(folder: Path, monkeypatch: pytest.MonkeyPatch):
+    data = make_data(train_scenes=BLOCK + 40)
+    make(data)
+    first = files(folder)
+    monkeypatch.setattr(sharing, "WORTH", 1)
+    make(data, workers=4)
+    assert files(folder) == first
+
+
+def test_the_first_scenes_do_not_depend_on_how_many_follow(folder: Path):
+    make(make_data())
+    few = read_scenes(folder / "data/train")
+    make(make_data(train_scenes=60))
+    many = read_scenes(folder / "data/train")
+    assert (many.images[:40] == few.images).all()
+    assert many.objects[:40] == few.objects and many.captions[:40] == few.captions
+
+
+def test_metrics_tell_what_train_says_of_test(folder: Path):
+    make(make_data(train_scenes=400))
+    metrics = json.loads((folder / "metrics/generate.json").read_text())
+    floors = metrics["floors"]
+    families = set(metrics["test"]["answers"])
+    names = {"majority", "question_only", "image_only"}
+    assert set(floors) == names | {"by_family"} and set(floors["by_family"]) == names
+    assert all(set(shares) == families for shares in floors["by_family"].values())
+    assert floors["by_family"]["image_only"]["count"] == 1.0  # what is shown says how many
+    assert metrics["test_answers_not_in_train"] == 0
+    assert {metrics[split]["pictures_also_in_train"] for split in SPLITS if split != "train"} == {0}
 
 
 def test_equal_pictures_are_counted_without_noise_and_refused_with_it(folder: Path):
@@ -88,13 +123,3 @@ def test_equal_pictures_are_counted_without_noise_and_refused_with_it(folder: Pa
     assert metrics["duplicate_pictures_across_splits"] > 5  # the empty scenes at least
     with pytest.raises(UserError, match="pictures that an earlier split has too"):
         make(make_data(DEFAULT | {"noise": 1e-9}))
-
-
-def test_layouts_of_a_part_are_layouts_of_the_whole():
-    """However small the part, and whatever its own largest shape or column."""
-    data = make_data()
-    for seed in range(4):
-        scenes = sample_scenes(data.world, seed, "train", 20)
-        whole = generate._layouts(scenes, data.world)
-        assert generate._layouts(scenes[:5], data.world) == whole[:5]
-        assert len(set(whole)) > 10

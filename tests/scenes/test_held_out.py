@@ -10,8 +10,9 @@ from worlds import COLORFUL, DEFAULT
 from vlm.config import parse_params
 from vlm.config.data import WorldConfig
 from vlm.errors import UserError
-from vlm.scenes.sampler import BLOCK, check_held_out, held_out_cells, sample_scenes, stream
+from vlm.scenes.sampler import check_held_out, held_out_cells, sample_scenes
 from vlm.scenes.scene import CELLS, Ints, Scenes
+from vlm.scenes.streams import BLOCK, stream
 
 THIRDS = ("top", "middle", "bottom"), ("left", "center", "right")
 CELL_NAMES = [cell.replace(" ", "-") for cell in CELLS]

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from worlds import COLORFUL, DEFAULT
 
 from vlm.config.data import WorldConfig
-from vlm.scenes.sampler import BLOCK, PURPOSES, SPLITS, sample_scenes, stream
+from vlm.scenes.sampler import sample_scenes
 from vlm.scenes.scene import Scenes, concatenate, from_records
+from vlm.scenes.streams import BLOCK, PURPOSES, SPLITS, stream
 
 
 def world_of(**changes: object) -> WorldConfig:

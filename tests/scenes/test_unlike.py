@@ -8,8 +8,9 @@ from worlds import COLORFUL, DEFAULT
 
 from vlm.config.data import WorldConfig
 from vlm.scenes.out_of_distribution import has_held_out, sample_unlike
-from vlm.scenes.sampler import BLOCK, sample_scenes
+from vlm.scenes.sampler import sample_scenes
 from vlm.scenes.scene import ObjectRecord, from_records
+from vlm.scenes.streams import BLOCK
 
 HELD_OUT = ["plus@top-right", "circle@bottom-left"]
 

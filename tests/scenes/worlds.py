@@ -43,6 +43,7 @@ OWN: dict[str, Any] = {
     "max_pixels": 50_000_000,
 }
 SHARES = {"what_shape": 1.0, "count": 1.0, "exists": 2.0, "position": 2.0, "relation": 2.0}
+SEVEN = SHARES | {"compare": 2.0, "color": 2.0}  # for worlds of two colours or more
 
 
 def make_data(world: dict[str, Any] | None = None, **changes: Any) -> DataConfig:

@@ -12,7 +12,7 @@ from raise_parameters import tiny
 
 from stages import generate
 from vlm.app.compare import compare
-from vlm.data import png
+from vlm.data import drawn, png
 from vlm.data.loading import CaptionData, QuestionData
 from vlm.data.schema import SCENES
 from vlm.data.tables import read_questions, read_scenes
@@ -159,8 +159,16 @@ def twice_the_same_question() -> None:
     pair_questions([row], [row, row])
 
 
+def nothing_to_ask() -> None:
+    params = tiny(data__families={"compare": 1}, data__degenerate="refuse")
+    world = params.data.world.model_copy(update={"max_objects": 1})
+    drawn.draw(params.data.model_copy(update={"world": world}), 0, "train", 8)
+
+
 DATA: dict[str, Raiser] = {
     "B: got scene_id 0, question_id 3 twice, expected one row of it": twice_the_same_question,
+    "data.families.compare: got no question that fits any of 1024 scenes of this world, expected"
+    " at least one": nothing_to_ask,
     "data/train/questions-00000.parquet row 8: got scene_id 4, expected one of the 4 in the"
     " scene table": scenes_changed(four_scenes, read_questions),
     "data/train/scenes-00000.parquet row 2: got a picture of (H, W, C) (8, 8, 1), expected"

@@ -9,9 +9,11 @@ import sys
 from collections.abc import Callable
 from contextlib import redirect_stderr
 from dataclasses import replace
+from functools import partial
 from io import StringIO
 from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -22,8 +24,8 @@ from raise_data import CONFIG, TOKENIZER, TRAIN, write_split
 from raise_parameters import tiny
 
 from stages import benchmark_kv_cache, train_vqa
+from stages.running import sharing, training
 from stages.running import stage as runner
-from stages.running import training
 from vlm.app import cli, seeds
 from vlm.app.compare import compare
 from vlm.app.sides import read_side
@@ -329,6 +331,26 @@ TRAINING: dict[str, Raiser] = {
     "the decoder's logits aren't finite; there is nothing to compare": logits_of_nan,
 }
 
+
+def silent_process() -> None:
+    clock = SimpleNamespace(monotonic=count(0, 1000).__next__, sleep=lambda seconds: None)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sharing, "RANK", 0)
+        patch.setattr(sharing, "time", clock)
+        patch.setattr(sharing, "_identity", lambda *work: "1b7c0f2a")
+        patch.setenv("WORLD_SIZE", "2")
+        with sharing.shared("generate", partial(bytes), [(1,), (2,)], 1) as made:
+            list(made or ())
+
+
+def killed_worker() -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sharing, "WORTH", 1)
+        pieces = [(signal.SIGCONT,), (signal.SIGKILL,)]
+        with sharing.shared("generate", partial(signal.raise_signal), pieces, 2) as made:
+            list(made or ())
+
+
 RUNNING: dict[str, Raiser] = {
     ".resume/pretrain/1b7c0f2a/checkpoint.safetensors: got another file, or a damaged one, expected"
     " this run's checkpoint; delete it to train from the start": another_checkpoint,
@@ -351,6 +373,7 @@ RUNNING: dict[str, Raiser] = {
     "pretrain: no space left on the disk; nothing half-written was left": lambda: stage_end(
         full_disk
     )[1],
+    "process 1: got no .runtime/generate/1b7c0f2a/piece-000001 for 600 s": silent_process,
     "processes 0 and 1 were given other data, expected the same on all hosts": hosts_that_differ,
     "runtime.compile: got true, expected a compiler: c++ or g++ or clang++": no_compiler,
     "runtime.device: got cuda, expected cpu or auto: no GPU is available": cuda_without_a_gpu,
@@ -363,6 +386,7 @@ RUNNING: dict[str, Raiser] = {
         "v1"
     ),
     "v3: no such path, revision or experiment; did you mean v2?": comparing_at("v3", None),
+    "worker 1 of 2 was ended by SIGKILL": killed_worker,
 }
 
 # Those that need a process of their own.

@@ -14,3 +14,7 @@ class Section(BaseModel):
     """Base of every section: unknown keys refused, frozen, finite numbers, no type coercion."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, strict=True)
+
+    def __hash__(self) -> int:
+        """Of all values, lists and mappings among them, so that results can be kept by section."""
+        return hash(self.model_dump_json())

@@ -1,6 +1,8 @@
 """A split changed in one thing, with what is then true: interventions that a made world allows.
 
-A picture that is drawn anew keeps its noise, so that nothing differs but what was changed.
+A picture that is drawn anew keeps its noise and its clutter, so that nothing differs but what was
+changed. A question that the world doesn't ask of the altered picture is left out: once the only
+circle is erased, there is no colour of the circle.
 
 M: questions of the split, A: those asked after the change.
 """
@@ -71,20 +73,24 @@ class Split:
         images = render(layout, self.data.world, self.seed, self.name)
         objects = [[dict(item) for item in scene] for scene in layout.records(self.data.world)]
         scenes = replace(self.scenes, images=images, objects=objects)
-        asked = _take(self.questions, rows)
-        return Altered(scenes, self._answered(layout, asked), rows)
+        return self._altered(scenes, layout, _take(self.questions, rows), rows)
 
     def asked(self, questions: QuestionTable, rows: Ints) -> Altered:
         """Other questions about the pictures as they are."""
-        return Altered(self.scenes, self._answered(self.layout, questions), rows)
+        return self._altered(self.scenes, self.layout, questions, rows)
 
-    def _answered(self, layout: Scenes, asked: QuestionTable) -> QuestionTable:
+    def _altered(
+        self, scenes: SceneTable, layout: Scenes, asked: QuestionTable, rows: Ints
+    ) -> Altered:
+        """Those of the questions that are asked of such scenes, with what is true."""
         answer, phrase = self.truth.tell(layout, asked.scene_index, asked.question)
-        return replace(asked, answer=answer, phrase=phrase)
+        kept = np.flatnonzero([told is not None for told in answer])
+        asked = _take(replace(asked, answer=answer, phrase=phrase), kept)
+        return Altered(scenes, asked, rows[kept])
 
 
 def shuffle_pictures(split: Split) -> Altered:
-    """Each picture's questions asked about another picture, each picture shown once."""
+    """Each picture's questions asked about another picture, each picture shown once at most."""
     partner = another(len(split.scenes), split.seed)
     index = partner[split.questions.scene_index]
     scene_id = np.asarray(split.scenes.scene_id)[index]
@@ -93,7 +99,7 @@ def shuffle_pictures(split: Split) -> Altered:
 
 
 def shuffle_questions(split: Split) -> Altered:
-    """Each picture asked questions that were drawn for any picture, each of them once.
+    """Each picture asked questions that were drawn for any picture, each of them once at most.
 
     Chance leaves a few with their own picture, where they may change the truth as much as anywhere.
     """
@@ -129,7 +135,7 @@ def move_object(split: Split) -> Altered:
 
 
 def erase_background(split: Split) -> Altered:
-    """Every pixel that belongs to no object is black: the noise around them is gone."""
+    """Every pixel that belongs to no object is black: noise and clutter around them are gone."""
     keep = object_pixels(split.layout, split.data.world)[:, None]
     scenes = replace(split.scenes, images=split.scenes.images * keep)
     return Altered(scenes, split.questions, np.arange(len(split.questions)))

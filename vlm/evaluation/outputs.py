@@ -82,10 +82,9 @@ def write_plots(
     _write_csv(folder / "confusion.csv", ["truth", "prediction"], pairs)
 
     shown = []  # a question of each picture, another one each time
-    for picture in range(min(samples, len(scenes))):
+    for picture in np.unique(questions.scene_index)[:samples]:
         rows_of_picture = np.flatnonzero(questions.scene_index == picture)
-        if len(rows_of_picture):
-            shown.append(rows_of_picture[picture % len(rows_of_picture)])
+        shown.append(rows_of_picture[picture % len(rows_of_picture)])
     lines = [
         [
             (questions.question[row], None),

@@ -1,6 +1,8 @@
 """The page's account of the run: losses, data, time and memory, parameters."""
 
+from collections.abc import Mapping
 from io import StringIO
+from typing import Any
 
 from ruamel.yaml import YAML
 
@@ -85,12 +87,27 @@ def data(inputs: Inputs) -> Html:
             f" (the same objects at the same places, under other noise) also occurs in train:"
             f" {shared}; on those a model may remember instead of see. {_unseen(inputs)}"
         ),
+        paragraph(_guessed(figures)),
         table(
             ["family: answer", *SPLITS],
             rows,
             "How often each answer is the true one, within its family. Equal columns mean that the"
             " splits are alike; a large share is an easy guess",
         ),
+    )
+
+
+def _guessed(figures: Mapping[str, Any]) -> str:
+    """What may be had of test without seeing or without hearing."""
+    floors = figures.get("floors", {})
+    majority, asked, shown = (
+        percent(floors.get(name)) for name in ("majority", "question_only", "image_only")
+    )
+    return (
+        f"Of all test questions, train's commonest answer is right on {majority}, its commonest"
+        f" answer to the question's words on {asked}, its commonest answer about the picture's"
+        f" shapes and colours on {shown}. Never given in train: the answers to"
+        f" {percent(figures.get('test_answers_not_in_train'))}."
     )
 
 

@@ -6,15 +6,18 @@ Letters: n scenes, Q questions a scene, V variants (programs) of a family.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
-from vlm.scenes.programs import execute
-from vlm.scenes.questions import Question, question_table
-from vlm.scenes.sampler import BLOCK, blocks, sample_scenes, stream
+from vlm.errors import UserError
+from vlm.scenes.programs import NO_VALUE
+from vlm.scenes.questions import Question, question_table, true_answers
+from vlm.scenes.sampler import sample_scenes
 from vlm.scenes.scene import Ints, Scenes
+from vlm.scenes.streams import BLOCK, blocks, stream
 
 if TYPE_CHECKING:
     from vlm.config.data import DataConfig
@@ -45,30 +48,45 @@ class _Family:
     yes_rate: float | None  # how often a yes is wished for; None: whatever the variant says
 
 
-def draw_questions(data: DataConfig, scenes: Scenes, seed: int, split: str) -> AskedQuestions:
-    """`questions_per_scene` questions for each of a split's first scenes.
+def draw_questions(
+    data: DataConfig, scenes: Scenes, seed: int, split: str, first: int = 0
+) -> AskedQuestions:
+    """`questions_per_scene` questions for each of a split's scenes from block `first` on.
 
     Families are drawn by systematic sampling on their shares: shares that sum to the number
     of questions are met exactly in each scene, any others on average. Within a family a
     scene is asked each variant before any is asked twice, and a repeat is worded anew
     where the family has another wording.
+
+    Only variants are asked that have an answer about the scene and aren't refused (see
+    `true_answers`). Where a family has none such, its questions are left out, and the scene has
+    fewer.
+
+    `answer_balance` concerns the families of yes and no. Of the others, `what_shape` and `count`
+    have a single variant and so leave no choice, and the colours that `color` asks for are even
+    as they are: the world draws them so.
+
+    Raises:
+        UserError: A family of which no scene of this world is asked anything.
     """
-    families = _families(data, seed)
+    families = _families(data, seed)  # pyright: ignore[reportArgumentType]
     every = [question for family in families for question in family.questions]
     edges = np.cumsum([data.families[family.questions[0].family] for family in families])
     # Rounded, so that shares like 0.1 + 0.2 end exactly on a question's border.
     edges = np.round(edges * data.questions_per_scene / edges[-1], 9)
     picks, wordings, codes = [], [], []
-    for block, part in blocks(len(scenes)):
+    for block, part in blocks(len(scenes), first):
         rng, members = stream(seed, split, block, "questions"), scenes[part]
-        values = np.stack([execute(q.program, members, data.world) for q in every], axis=1)
+        values = np.stack([true_answers(q, members, data) for q in every], axis=1)
         pick, wording = _draw_block(rng, families, edges, values, data.questions_per_scene)
         picks.append(pick)
         wordings.append(wording)
         codes.append(np.take_along_axis(values, pick, axis=1))
-    pick, wording, code = (np.concatenate(each).ravel() for each in (picks, wordings, codes))
+    code = np.concatenate(codes)
+    asked = code != NO_VALUE
+    pick, wording, code = (np.concatenate(each)[asked] for each in (picks, wordings, codes))
     return AskedQuestions(
-        np.arange(len(scenes)).repeat(data.questions_per_scene),
+        np.nonzero(asked)[0],
         np.array([question.family for question in every], object)[pick],
         _table([question.texts for question in every])[pick, wording],
         _table([question.answers for question in every])[pick, code],
@@ -76,14 +94,20 @@ def draw_questions(data: DataConfig, scenes: Scenes, seed: int, split: str) -> A
     )
 
 
+@lru_cache(maxsize=8)  # every block asks for them
 def _families(data: DataConfig, seed: int) -> list[_Family]:
     table, balanced = question_table(data), data.answer_balance == "balanced"
     calibration = sample_scenes(data.world, seed, "calibration", CALIBRATION_SCENES)
     families, first = [], 0
-    for questions in table.values():
+    for family, questions in table.items():
+        if all((true_answers(q, calibration[:BLOCK], data) == NO_VALUE).all() for q in questions):
+            raise UserError(
+                f"data.families.{family}: got no question that fits any of {BLOCK} scenes of this"
+                " world, expected at least one"
+            )
         yes_rate = None
         if balanced and questions[0].answers == YES_NO:
-            values = [execute(q.program, calibration, data.world) for q in questions]
+            values = [true_answers(q, calibration, data) for q in questions]
             yes_rate = _yes_rate(np.stack(values, axis=1))
         families.append(_Family(questions, first, yes_rate))
         first += len(questions)
@@ -93,10 +117,14 @@ def _families(data: DataConfig, seed: int) -> list[_Family]:
 def _yes_rate(values: Ints) -> float:
     """How often to wish for a yes, so that half the answers are yes where the world allows it.
 
-    Only scenes that have variants of both answers, (n, V) values, leave a choice.
+    Only scenes that have variants of both answers, (n, V) values, leave a choice. Those without any
+    variant to ask don't count.
     """
-    always = values.all(axis=1).mean()
-    choice = values.any(axis=1).mean() - always
+    values = values[(values != NO_VALUE).any(axis=1)]
+    if not len(values):
+        return 0.5
+    always = (values != 0).all(axis=1).mean()
+    choice = (values == 1).any(axis=1).mean() - always
     return float(np.clip((0.5 - always) / choice, 0, 1)) if choice > 0 else 0.5
 
 
@@ -105,6 +133,7 @@ def _draw_block(
 ) -> tuple[Ints, Ints]:
     """Picks among all variants and their wordings, each (n, Q), for one block's n scenes.
 
+    A question that `values` knows no answer to is picked only where its family has no other.
     Everything is drawn for a whole block, then cut to the n scenes that `values` has.
     """
     n = len(values)
@@ -122,8 +151,9 @@ def _draw_block(
         uses = np.zeros((n, size), np.int64)
         for turn in range(number.max(initial=0)):
             scene = np.flatnonzero(number > turn)
-            # Fewest uses first, then the wished answer, then chance.
+            # What can be asked first, then fewest uses, then the wished answer, then chance.
             rank = 2 * uses[scene] + chance[scene]
+            rank[says[scene] == NO_VALUE] += 2 * asked
             if family.yes_rate is not None:
                 rank += says[scene] != (wish[scene, turn, None] < family.yes_rate)
             pick = rank.argmin(axis=1)

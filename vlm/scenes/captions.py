@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from vlm.scenes.grammar import NUMBERS, counted, with_article
-from vlm.scenes.sampler import BLOCK, blocks, stream
 from vlm.scenes.scene import CELLS, Ints, Scenes, cell_name, cell_of
+from vlm.scenes.streams import BLOCK, blocks, stream
 
 if TYPE_CHECKING:
     from vlm.config.data import DataConfig, WorldConfig
@@ -61,8 +61,10 @@ class Captions:
     keys: Strings  # (n,), the key that all captions of a scene share
 
 
-def write_captions(data: DataConfig, scenes: Scenes, seed: int, split: str) -> Captions:
-    """Captions of a split's first scenes.
+def write_captions(
+    data: DataConfig, scenes: Scenes, seed: int, split: str, first: int = 0
+) -> Captions:
+    """Captions of a split's scenes from block `first` on.
 
     A scene is told once in each of the first `captions_per_scene` templates, in an order drawn
     for each scene, so the i-th captions of a split mix all wordings.
@@ -75,7 +77,7 @@ def write_captions(data: DataConfig, scenes: Scenes, seed: int, split: str) -> C
     keys = np.array([wording.key(row) for row in told], object)
     order = [
         stream(seed, split, block, "captions").random((BLOCK, len(templates))).argsort(axis=1)
-        for block, _ in blocks(len(scenes))
+        for block, _ in blocks(len(scenes), first)
     ]
     template_of = np.concatenate(order)[: len(scenes)]
     return Captions(texts[scene_of[:, None], template_of], keys[scene_of])

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from vlm.scenes.overlap import hides_too_much, limits_overlap
 from vlm.scenes.render import draw
 from vlm.scenes.sampler import held_out_cells
 from vlm.scenes.scene import Bools, Ints, Scenes, cell_of
@@ -36,7 +37,8 @@ def move(scenes: Scenes, slots: Ints, world: WorldConfig, seed: int) -> tuple[Sc
     """The scenes with the objects in `slots` elsewhere, wherever the world may put them.
 
     The new centre is drawn from all that keep the margin, the distance to the other objects and
-    the held-out combinations; an object with no such place stays.
+    the held-out combinations; an object with no such place stays. So does one that in none of
+    `max_tries` of them leaves every object as much to be seen as the world's `overlap` asks.
 
     Returns:
         The scenes, and the slots of the objects that were moved, -1 where none was.
@@ -48,7 +50,7 @@ def move(scenes: Scenes, slots: Ints, world: WorldConfig, seed: int) -> tuple[Sc
     rows, cols = (each.ravel() for each in np.meshgrid(ends, ends, indexing="ij"))
     cells = cell_of(rows, cols, world.image_size)
     chance = np.random.default_rng(seed).random(len(scenes))
-    for scene in np.flatnonzero(slots != NO_OBJECT):
+    for scene in np.flatnonzero(slots != NO_OBJECT).tolist():
         slot, number = slots[scene], scenes.count[scene]
         others = np.delete(np.arange(number), slot)
         near = np.abs(rows - scenes.row[scene, others, None]) < world.spacing
@@ -56,6 +58,11 @@ def move(scenes: Scenes, slots: Ints, world: WorldConfig, seed: int) -> tuple[Sc
         free = ~near.any(axis=0) & ~held[scenes.shape[scene, slot], cells]
         free &= (rows != scenes.row[scene, slot]) | (cols != scenes.col[scene, slot])
         places = np.flatnonzero(free)
+        if limits_overlap(world):
+            order = np.random.default_rng((seed, scene)).permutation(places)[: world.max_tries]
+            twins = scenes[np.full(len(order), scene)]
+            twins.row[:, slot], twins.col[:, slot] = rows[order], cols[order]
+            places = order[~hides_too_much(twins, world)]
         if not len(places):
             moved[scene] = NO_OBJECT
             continue

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from vlm.scenes.sampler import BLOCK, held_out_cells, sample_block, stream
-from vlm.scenes.scene import Bools, ObjectRecord, Scenes, cell_of, from_records
+from vlm.scenes.sampler import held_out_cells, sample_block
+from vlm.scenes.scene import Bools, Scenes, cell_of, concatenate
+from vlm.scenes.streams import BLOCK, stream
 
 if TYPE_CHECKING:
     from vlm.config.data import WorldConfig
@@ -34,12 +35,12 @@ def sample_unlike(world: WorldConfig, seed: int, n: int) -> Scenes:
         update={"min_objects": world.max_objects + 1, "max_objects": world.max_objects + 1}
     )
     combinations = n // 2 if world.held_out else 0
-    records: list[list[ObjectRecord]] = []
-    if combinations:
-        whole = world.model_copy(update={"held_out": []})
-        records += _draw(whole, seed, 0, combinations, lambda s: has_held_out(s, world))
-    records += _draw(crowded, seed, 1, n - combinations, lambda s: s.count == crowded.max_objects)
-    return from_records(records, crowded)
+    crowds = _draw(crowded, seed, 1, n - combinations, lambda s: s.count == crowded.max_objects)
+    if not combinations:
+        return crowds
+    whole = world.model_copy(update={"held_out": []})
+    combined = _draw(whole, seed, 0, combinations, lambda s: has_held_out(s, world))
+    return concatenate([combined, crowds])
 
 
 def has_held_out(scenes: Scenes, world: WorldConfig) -> Bools:
@@ -51,13 +52,14 @@ def has_held_out(scenes: Scenes, world: WorldConfig) -> Bools:
 
 def _draw(
     world: WorldConfig, seed: int, kind: int, n: int, wanted: Callable[[Scenes], Bools]
-) -> list[list[ObjectRecord]]:
+) -> Scenes:
     """The first n scenes that are as wanted; even blocks are of kind 0, odd ones of kind 1."""
-    found: list[list[ObjectRecord]] = []
+    found: list[Scenes] = []
+    number = 0
     for turn in range(1 + PATIENCE * n // BLOCK):
         scenes = sample_block(world, stream(seed, SPLIT, 2 * turn + kind, "layout"))
-        records = scenes.records(world)
-        found += [records[row] for row in np.flatnonzero(wanted(scenes))]
-        if len(found) >= n:
+        found.append(scenes[wanted(scenes)])
+        number += len(found[-1])
+        if number >= n:
             break
-    return found[:n]
+    return concatenate(found)[:n]

@@ -5,6 +5,8 @@ kinds it takes and gives, so that a program of the wrong kinds cannot be built:
 
     circles = Program("filter_shape", (Program("scene"),), ("circle",))
     execute(Program("count", (circles,)), scenes, world)  # (n,) circles in each scene
+
+A program may have no value for a scene: the colour of *the* circle where there are two.
 """
 
 from __future__ import annotations
@@ -22,9 +24,11 @@ from vlm.scenes.scene import Bools, Ints, Scenes
 if TYPE_CHECKING:
     from vlm.config.data import Color, Shape, WorldConfig
 
-# objects: (n, K) bool, the slots chosen. The others are answers, (n,) integers:
-# truth 0 or 1; number; shape_or_number a shape's index, or the number of shapes plus a number.
-Kind = Literal["objects", "truth", "number", "shape_or_number"]
+# objects: (n, K) bool, the slots chosen. object: (n,) the one slot chosen, or NO_VALUE.
+# The others are answers, (n,) integers, or NO_VALUE: truth 0 or 1; number; color a colour's index;
+# shape_or_number a shape's index, or the number of shapes plus a number.
+Kind = Literal["objects", "object", "truth", "number", "shape_or_number", "color"]
+NO_VALUE = -1
 
 DIRECTIONS = ("left of", "right of", "above", "below")
 HALVES = ("top", "bottom", "left", "right")
@@ -68,6 +72,21 @@ def execute(program: Program, scenes: Scenes, world: WorldConfig) -> npt.NDArray
     return OPERATIONS[program.operation].run(scenes, world, *inputs, *program.arguments)
 
 
+def is_degenerate(program: Program, scenes: Scenes, world: WorldConfig) -> Bools:
+    """Where a filter or a relation hands on exactly the objects that it was given, (n,).
+
+    There the question could be answered without that step: "is there a circle" of circles alone.
+    A step that is given nothing hands on nothing.
+    """
+    found = np.zeros(len(scenes), np.bool_)
+    for each in program.inputs:
+        found |= is_degenerate(each, scenes, world)
+    if program.kind == "objects" and program.inputs:
+        given, handed_on = (execute(each, scenes, world) for each in (program.inputs[0], program))
+        found |= (given == handed_on).all(axis=1)
+    return found
+
+
 def answers(program: Program, world: WorldConfig) -> tuple[str, ...]:
     """The word of each code that the program's value may take."""
     digits = tuple(str(number) for number in range(len(NUMBERS)))
@@ -75,6 +94,7 @@ def answers(program: Program, world: WorldConfig) -> tuple[str, ...]:
         "truth": ("no", "yes"),
         "number": digits,
         "shape_or_number": (*world.shapes, *digits),
+        "color": tuple(world.colors),
     }
     if program.kind not in words:
         raise ValueError(f"a program that gives {program.kind} is no question")
@@ -126,6 +146,20 @@ def _query_shape(scenes: Scenes, world: WorldConfig, objects: Bools) -> Ints:
     return np.where(count == 1, only, len(world.shapes) + count)
 
 
+def _more(scenes: Scenes, world: WorldConfig, number: Ints, other: Ints) -> Ints:
+    return np.where(number > other, 1, 0)
+
+
+def _unique(scenes: Scenes, world: WorldConfig, objects: Bools) -> Ints:
+    """The slot of the object that is meant, where only one can be."""
+    return np.where(objects.sum(axis=1) == 1, objects.argmax(axis=1), NO_VALUE)
+
+
+def _query_color(scenes: Scenes, world: WorldConfig, slot: Ints) -> Ints:
+    color = np.take_along_axis(scenes.color, np.maximum(slot, 0)[:, None], axis=1)[:, 0]
+    return np.where(slot == NO_VALUE, NO_VALUE, color)
+
+
 OPERATIONS: dict[str, Operation] = {
     "scene": Operation((), "objects", _scene),
     "filter_shape": Operation(("objects",), "objects", _filter_shape),
@@ -135,4 +169,7 @@ OPERATIONS: dict[str, Operation] = {
     "exist": Operation(("objects",), "truth", _exist),
     "count": Operation(("objects",), "number", _count),
     "query_shape": Operation(("objects",), "shape_or_number", _query_shape),
+    "more": Operation(("number", "number"), "truth", _more),
+    "unique": Operation(("objects",), "object", _unique),
+    "query_color": Operation(("object",), "color", _query_color),
 }

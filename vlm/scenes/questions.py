@@ -7,10 +7,21 @@ from dataclasses import dataclass
 from itertools import permutations
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from vlm.errors import UserError
 from vlm.scenes.captions import longest_caption
-from vlm.scenes.grammar import NUMBERS, there_are, with_article
-from vlm.scenes.programs import DIRECTIONS, HALVES, Program, answers
+from vlm.scenes.grammar import NUMBERS, plural, there_are, with_article
+from vlm.scenes.programs import (
+    DIRECTIONS,
+    HALVES,
+    NO_VALUE,
+    Program,
+    answers,
+    execute,
+    is_degenerate,
+)
+from vlm.scenes.scene import Ints, Scenes
 
 if TYPE_CHECKING:
     from vlm.config.data import DataConfig, Family, WorldConfig
@@ -40,11 +51,25 @@ def question_table(data: DataConfig) -> dict[Family, list[Question]]:
     }
     for family, questions in table.items():
         if not questions:
+            what = "colors" if family == "color" else "shapes"
             raise UserError(
                 f"data.families.{family} has no question to ask with"
-                f" data.world.shapes {data.world.shapes}, expected at least two shapes"
+                f" data.world.{what} {getattr(data.world, what)}, expected at least two {what}"
             )
     return table
+
+
+def true_answers(question: Question, scenes: Scenes, data: DataConfig) -> Ints:
+    """The place in `answers` of the true one for each scene, (n,); NO_VALUE where it isn't asked.
+
+    It isn't asked about a scene where it has no answer, nor, in a world that refuses degenerate
+    questions, where a step of its program changes nothing.
+    """
+    values = execute(question.program, scenes, data.world)
+    if data.degenerate == "refuse":
+        refused = is_degenerate(question.program, scenes, data.world)
+        values = np.where(refused, NO_VALUE, values)
+    return values
 
 
 def longest_text(data: DataConfig) -> int:
@@ -105,6 +130,29 @@ def _relation(data: DataConfig) -> Iterator[Question]:
             yield _yes_no("relation", data.world, objects, first, place, " in the image")
 
 
+def _compare(data: DataConfig) -> Iterator[Question]:
+    for first, second in permutations(data.world.shapes, 2):
+        program = Program("more", tuple(Program("count", (_only(s),)) for s in (first, second)))
+        more = f"more {plural(first)} than {plural(second)}"
+        yield Question(
+            "compare",
+            (f"are there {more} in the image",),
+            program,
+            answers(program, data.world),
+            (f"no there are not {more}", f"yes there are {more}"),
+        )
+
+
+def _color(data: DataConfig) -> Iterator[Question]:
+    if len(data.world.colors) < 2:
+        return
+    for shape in data.world.shapes:
+        program = Program("query_color", (Program("unique", (_only(shape),)),))
+        words = answers(program, data.world)
+        phrases = tuple(f"the {shape} is {color}" for color in words)
+        yield Question("color", (f"what color is the {shape}",), program, words, phrases)
+
+
 def _only(shape: str) -> Program:
     return Program("filter_shape", (SCENE,), (shape,))
 
@@ -129,4 +177,6 @@ FAMILIES: dict[Family, Callable[[DataConfig], Iterator[Question]]] = {
     "exists": _exists,
     "position": _position,
     "relation": _relation,
+    "compare": _compare,
+    "color": _color,
 }

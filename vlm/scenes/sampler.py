@@ -1,50 +1,26 @@
-"""Scenes drawn from (seed, split, scene number) and nothing else.
-
-Scenes come in blocks of a constant size, with one random stream for each block and purpose,
-and a last partial block is drawn whole and cut. So the first scenes do not depend on how
-many follow, and what is asked about a scene cannot change its picture.
-"""
+"""Scenes drawn from (seed, split, scene number) and nothing else."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from vlm.errors import UserError
+from vlm.scenes.overlap import hides_too_much, limits_overlap
 from vlm.scenes.scene import CELLS, Bools, Ints, Scenes, cell_name, cell_of, concatenate
+from vlm.scenes.streams import BLOCK, blocks, stream
 
 if TYPE_CHECKING:
     from vlm.config.data import WorldConfig
 
-BLOCK = 1024  # scenes a block; changing it changes every scene
-SPLITS = {
-    "train": 0,
-    "val": 1,
-    "test": 2,
-    "calibration": 3,
-    "fresh": 4,
-    "test_ood": 5,
-}  # append only
-PURPOSES = {"layout": 0, "noise": 1, "captions": 2, "questions": 3}  # append only
 
-
-def stream(seed: int, split: str, block: int, purpose: str) -> np.random.Generator:
-    """The random stream of one block for one purpose."""
-    entropy = (seed, SPLITS[split], block, PURPOSES[purpose])
-    return np.random.Generator(np.random.PCG64(np.random.SeedSequence(entropy)))
-
-
-def blocks(n: int) -> Iterator[tuple[int, slice]]:
-    """The number and the scenes of each block of n scenes; the last may be partial."""
-    for block, start in enumerate(range(0, n, BLOCK)):
-        yield block, slice(start, min(start + BLOCK, n))
-
-
-def sample_scenes(world: WorldConfig, seed: int, split: str, n: int) -> Scenes:
-    """The first n scenes of a split, n at least 1."""
-    drawn = [sample_block(world, stream(seed, split, block, "layout")) for block, _ in blocks(n)]
+def sample_scenes(world: WorldConfig, seed: int, split: str, n: int, first: int = 0) -> Scenes:
+    """n scenes of a split, n at least 1, from block `first` on."""
+    drawn = [
+        sample_block(world, stream(seed, split, block, "layout")) for block, _ in blocks(n, first)
+    ]
     return concatenate(drawn)[:n]
 
 
@@ -55,7 +31,9 @@ def sample_block(world: WorldConfig, rng: np.random.Generator) -> Scenes:
     shape = rng.integers(len(world.shapes), size=size)
     color = rng.integers(len(world.colors), size=size)
     radius = rng.integers(world.min_radius, world.max_radius + 1, size)
-    row, col, count = _place(world, rng, count, shape)
+    low, high = world.margin, world.image_size - world.margin
+    row, col = rng.integers(low, high, size), rng.integers(low, high, size)
+    count = _place(world, rng, Scenes(count, shape, color, row, col, radius))
     mask = np.arange(world.max_objects) < count[:, None]
     return Scenes(count, shape * mask, color * mask, row * mask, col * mask, radius * mask)
 
@@ -87,33 +65,37 @@ def check_held_out(world: WorldConfig) -> None:
             )
 
 
-def _place(
-    world: WorldConfig, rng: np.random.Generator, count: Ints, shape: Ints
-) -> tuple[Ints, Ints, Ints]:
-    """Centres that keep their distance: rows (n, K), columns (n, K), and the counts that fit.
+def _place(world: WorldConfig, rng: np.random.Generator, scenes: Scenes) -> Ints:
+    """Puts objects elsewhere, in place, until all may be where they are; (n,) how many fit.
 
-    An object that clashes with an earlier one of its scene, or whose shape is held out of the cell
-    that it falls in, is placed anew. A scene that has spent its redraws loses that object and those
-    that were to follow.
+    An object is placed anew that clashes with an earlier one of its scene, that hides too much of
+    one, or whose shape is held out of the cell that it falls in. A scene that has spent its redraws
+    loses that object and those that were to follow.
     """
     held = held_out_cells(world)
     low, high = world.margin, world.image_size - world.margin
-    size = (len(count), world.max_objects)
-    row, col = rng.integers(low, high, size), rng.integers(low, high, size)
+    row, col, count = scenes.row, scenes.col, scenes.count.copy()
     redraws = np.full(len(count), world.max_tries)
 
-    def misplaced(slot: int) -> Bools:
-        cell = cell_of(row[:, slot], col[:, slot], world.image_size)
-        return _clashes(row, col, slot, world.spacing) | held[shape[:, slot], cell]
+    def misplaced(slot: int, rows: Ints) -> Bools:
+        members = scenes[rows]
+        cell = cell_of(members.row[:, slot], members.col[:, slot], world.image_size)
+        wrong = _clashes(members.row, members.col, slot, world.spacing)
+        wrong |= held[members.shape[:, slot], cell]
+        if limits_overlap(world):
+            so_far = replace(members, count=np.full(len(rows), slot + 1))
+            wrong |= hides_too_much(so_far, world)
+        return wrong
 
     for slot in range(world.max_objects):
-        while (clash := (slot < count) & misplaced(slot)).any():
-            count = np.where(clash & (redraws == 0), slot, count)
-            again = np.flatnonzero(clash & (redraws > 0))
-            row[again, slot] = rng.integers(low, high, len(again))
-            col[again, slot] = rng.integers(low, high, len(again))
-            redraws[again] -= 1
-    return row, col, count
+        placed = np.flatnonzero(slot < count)
+        while len(wrong := placed[misplaced(slot, placed)]):
+            count[wrong[redraws[wrong] == 0]] = slot
+            placed = wrong[redraws[wrong] > 0]
+            row[placed, slot] = rng.integers(low, high, len(placed))
+            col[placed, slot] = rng.integers(low, high, len(placed))
+            redraws[placed] -= 1
+    return count
 
 
 def _clashes(row: Ints, col: Ints, slot: int, spacing: int) -> Bools:

@@ -57,7 +57,8 @@ class Scenes:
     def __len__(self) -> int:
         return len(self.count)
 
-    def __getitem__(self, part: slice) -> Scenes:
+    def __getitem__(self, part: slice | Ints | Bools) -> Scenes:
+        """Some of the scenes: those of a slice, of these numbers, or where a mask holds."""
         return Scenes(*(getattr(self, field.name)[part] for field in fields(self)))
 
     def records(self, world: WorldConfig) -> list[list[ObjectRecord]]:
@@ -118,11 +119,16 @@ def from_records(records: Sequence[Sequence[Mapping[str, Any]]], world: WorldCon
 
 
 def concatenate(parts: Sequence[Scenes]) -> Scenes:
-    """One `Scenes` after another; all must have the same number of slots."""
-    columns = (
-        np.concatenate([getattr(part, field.name) for part in parts]) for field in fields(Scenes)
-    )
-    return Scenes(*columns)
+    """One `Scenes` after another, with the slots of whichever has the most."""
+    slots = max(part.shape.shape[1] for part in parts)
+
+    def column(part: Scenes, name: str) -> Ints:
+        values = getattr(part, name)
+        missing = slots - values.shape[1] if values.ndim == 2 else 0
+        return np.pad(values, ((0, 0), (0, missing))) if missing else values
+
+    names = [field.name for field in fields(Scenes)]
+    return Scenes(*(np.concatenate([column(part, name) for part in parts]) for name in names))
 
 
 def _index(names: Sequence[str], name: str, what: str) -> int:

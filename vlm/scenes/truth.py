@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from vlm.errors import UserError
 from vlm.scenes.programs import Program, execute
-from vlm.scenes.questions import Question, question_table
+from vlm.scenes.questions import Question, question_table, true_answers
 from vlm.scenes.scene import Bools, Ints, Scenes
 
 if TYPE_CHECKING:
@@ -47,6 +47,9 @@ class Truth:
     ) -> tuple[Strings, Strings]:
         """The short answer and the phrase to each question, (M,) each.
 
+        Both are None where the question isn't asked of such a scene: the colour of the circle where
+        there are two, or what the world refuses (see `true_answers`).
+
         Args:
             scenes: what is asked about.
             scene_index: (M,) the scene of each question.
@@ -57,9 +60,10 @@ class Truth:
         """
         answers, phrases = np.empty((2, len(texts)), object)
         for question, rows in self._by_question(texts):
-            code = execute(question.program, scenes, self.data.world)[scene_index[rows]]
-            answers[rows] = np.array(question.answers, object)[code]
-            phrases[rows] = np.array(question.phrases, object)[code]
+            code = true_answers(question, scenes, self.data)[scene_index[rows]]
+            # NO_VALUE counts from the end.
+            answers[rows] = np.array((*question.answers, None), object)[code]
+            phrases[rows] = np.array((*question.phrases, None), object)[code]
         return answers, phrases
 
     def named(self, scenes: Scenes, scene_index: Ints, texts: Sequence[str] | Strings) -> Bools:
@@ -82,7 +86,7 @@ class Truth:
         }
 
     def anagrams(self) -> dict[str, str]:
-        """Questions that another question spells with the same words: a shape left of the other."""
+        """Questions that another spells with the same words, the two shapes in the other order."""
         spelled: dict[tuple[str, ...], list[str]] = {}
         for text in self.questions:
             spelled.setdefault(tuple(sorted(text.split())), []).append(text)

@@ -25,6 +25,7 @@ from vlm.data.importers.rows import SPLITS, Asked, Bad, BadRowError, Found, Spli
 from vlm.errors import UserError
 
 BATCH = 32  # rows, with their pictures, that are held at a time
+BUFFER = 1 << 20  # bytes of a column that are read at a time, rather than those of a row group
 SEVERAL, TEXTS = "images", "texts"  # The Cauldron's columns
 NAMES = ("image", "picture", "img", "jpg", "png")
 SPLIT = re.compile(f"({'|'.join(SPLITS)})(?![a-z])")
@@ -86,7 +87,7 @@ def _open(root: Path, name: str) -> _Shard:
     if got:
         raise UserError(f"{root}/{ascii(name)[1:-1]}: got {got}, expected a Parquet file")
     try:
-        file = pq.ParquetFile(path)
+        file = pq.ParquetFile(path, buffer_size=BUFFER)
         column = _column(file.schema_arrow)
     except (pa.ArrowException, OSError, ValueError) as error:
         raise _broken(path, error) from None

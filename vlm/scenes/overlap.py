@@ -1,0 +1,95 @@
+"""How much of each object the later ones of its scene hide.
+
+n: scenes, K: object slots, D: pixels across the largest stamp.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from vlm.scenes.render import stamp
+from vlm.scenes.scene import Bools, Ints, Scenes
+
+if TYPE_CHECKING:
+    from vlm.config.data import WorldConfig
+
+Floats = npt.NDArray[np.float64]
+PIXELS = 1 << 22  # looked at together, so that large objects fit in memory
+
+
+def limits_overlap(world: WorldConfig) -> bool:
+    """Whether objects could hide more of each other than the world allows."""
+    return world.overlap < 1 and world.spacing <= 2 * world.max_radius
+
+
+def hides_too_much(scenes: Scenes, world: WorldConfig) -> Bools:
+    """Where an object is hidden to more than the share that the world allows, (n,)."""
+    return np.any(hidden_shares(scenes, world) > world.overlap, axis=1)
+
+
+def hidden_shares(scenes: Scenes, world: WorldConfig) -> Floats:
+    """The share of each object's pixels in the picture that later objects cover, (n, K).
+
+    All later ones count together. An empty slot has 0.
+    """
+    step = max(1, PIXELS // (2 * world.max_radius + 1) ** 2)
+    parts = (scenes[start : start + step] for start in range(0, len(scenes), step))
+    return np.concatenate([np.zeros(scenes.shape.shape)[:0], *(_shares(p, world) for p in parts)])
+
+
+def _shares(scenes: Scenes, world: WorldConfig) -> Floats:
+    slots = np.arange(scenes.shape.shape[1])
+    shares = np.zeros(scenes.shape.shape)
+    for slot in slots[:-1].tolist():
+        near = abs(scenes.row - scenes.row[:, slot, None]) <= 2 * world.max_radius
+        near &= abs(scenes.col - scenes.col[:, slot, None]) <= 2 * world.max_radius
+        near &= scenes.present & (slots > slot)
+        met = np.flatnonzero(near.any(axis=1))
+        members = scenes[met]
+        area = np.arange(-world.max_radius, world.max_radius + 1)
+        rows, cols = (each[:, slot, None] + area for each in (members.row, members.col))
+        own = _covered(members, slot, rows, cols, world)
+        own &= _inside(rows, world)[:, :, None] & _inside(cols, world)[:, None, :]
+        hidden = np.zeros_like(own)
+        for later in np.flatnonzero(near.any(axis=0)).tolist():
+            here = np.flatnonzero(near[met, later])
+            hidden[here] |= _covered(members[here], later, rows[here], cols[here], world)
+        shares[met, slot] = (own & hidden).sum(axis=(1, 2)) / own.sum(axis=(1, 2))
+    return shares
+
+
+def _covered(scenes: Scenes, slot: int, rows: Ints, cols: Ints, world: WorldConfig) -> Bools:
+    """Which pixels of these rows and columns, (n, D) each, the object in `slot` covers: (n, D, D).
+
+    The slot must hold an object in every scene.
+    """
+    edge = world.max_radius + 1
+    down = np.clip(rows - scenes.row[:, slot, None], -edge, edge) + edge
+    right = np.clip(cols - scenes.col[:, slot, None], -edge, edge) + edge
+    kind = scenes.shape[:, slot], scenes.radius[:, slot] - world.min_radius
+    stamps = _stamps(tuple(world.shapes), world.min_radius, world.max_radius)
+    shape, radius = (each[:, None, None] for each in kind)
+    return stamps[shape, radius, down[:, :, None], right[:, None, :]]
+
+
+def _inside(places: Ints, world: WorldConfig) -> Bools:
+    return (places >= 0) & (places < world.image_size)
+
+
+@cache
+def _stamps(shapes: tuple[str, ...], smallest: int, largest: int) -> Bools:
+    """Objects of these shapes and radii, (shape, radius, row, column), all about one centre.
+
+    The outermost rows and columns are empty.
+    """
+    side = 2 * largest + 3
+    stamps = np.zeros((len(shapes), largest - smallest + 1, side, side), np.bool_)
+    for shape, name in enumerate(shapes):
+        for radius in range(smallest, largest + 1):
+            inner = slice(largest + 1 - radius, largest + 2 + radius)
+            stamps[shape, radius - smallest, inner, inner] = stamp(name, radius)
+    return stamps
