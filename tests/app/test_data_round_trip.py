@@ -18,6 +18,7 @@ from vlm.data import joined
 from vlm.data.importing import import_own
 from vlm.data.tables import TEXT_COLUMNS, read_questions, read_scenes
 
+RUNTIME = parse_params(read_preset("tiny")).runtime
 SPLITS = ("train", "val", "test")
 FOLDERS = ("data", "again")
 
@@ -61,7 +62,7 @@ def same() -> None:
 @pytest.mark.parametrize("small", [False, True])
 def test_a_drawn_world_comes_back(small: bool, monkeypatch: pytest.MonkeyPatch):
     data = settings()
-    generate.main(Params.model_construct(seed=1, data=data))
+    generate.main(Params.model_construct(seed=1, data=data, runtime=RUNTIME))
     if small:
         monkeypatch.setattr(joined, "GROUP_BYTES", 3000)
         monkeypatch.setattr(data_export, "SHARD_BYTES", 9000)
@@ -72,7 +73,7 @@ def test_a_drawn_world_comes_back(small: bool, monkeypatch: pytest.MonkeyPatch):
 
 def test_unanswered_questions_and_scenes_without_any_come_back():
     data = settings()
-    generate.main(Params.model_construct(seed=1, data=data))
+    generate.main(Params.model_construct(seed=1, data=data, runtime=RUNTIME))
     for split in SPLITS:
         path = Path(f"data/{split}/questions-00000.parquet")
         table = pq.read_table(path)

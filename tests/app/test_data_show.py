@@ -28,6 +28,7 @@ from vlm.errors import UserError
 from vlm.reporting.contact_sheet import Asked, Card
 
 SIZES = {"train_scenes": 60, "val_scenes": 30, "test_scenes": 25, "test_ood_scenes": 40}
+RUNTIME = parse_params(read_preset("tiny")).runtime
 SPLITS = [name.removesuffix("_scenes") for name in SIZES]
 
 
@@ -81,7 +82,7 @@ def test_drawn_is_what_generate_writes(world: str):
         changes["world"] |= {"channels": 3, "colors": ["red", "blue"]}
         changes["families"] = {"color": 1, "count": 3}
     data = parse_params(values(**changes)).data
-    generate.main(Params.model_construct(seed=5, data=data))
+    generate.main(Params.model_construct(seed=5, data=data, runtime=RUNTIME))
     for split in SPLITS:
         for count in (2, 35):
             seen = drawn(data, 5, split, count)
@@ -93,7 +94,7 @@ def test_drawn_is_what_generate_writes(world: str):
 def test_only_the_first_scenes_are_counted(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(data_show, "COUNTED", 20)
     data = parse_params(values()).data
-    generate.main(Params.model_construct(seed=5, data=data))
+    generate.main(Params.model_construct(seed=5, data=data, runtime=RUNTIME))
     questions = read_questions("data/train")
     for count, scenes in ((12, 20), (30, 30)):
         seen = drawn(data, 5, "train", count)

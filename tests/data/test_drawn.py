@@ -130,11 +130,11 @@ def test_the_writer_holds_no_more_than_a_group_and_a_part(
 ):
     monkeypatch.setattr(writing, "GROUP_BYTES", 50_000)
     part = cut(blocks[0].part, 0, 64)
-    size = int(writing._bytes(part.scenes).sum())
+    size = int(writing.row_bytes(part.scenes).sum())
     with SplitWriter(tmp_path) as writer:
         for _ in range(40):
             writer.add(part)
-            held = int(writing._bytes(writer._scenes._waiting).sum())
+            held = int(writing.row_bytes(writer._scenes._waiting).sum())
             assert held < 50_000 + size
         assert writer.num_scenes == 40 * 64
 
