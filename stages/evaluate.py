@@ -4,21 +4,20 @@ Reads `data/{train,val,test,test_ood}`, all models and the params `seed`, `data`
 `metrics/evaluate.json`, `plots/evaluate/` and `data/predictions/`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 
 from stages.running.stage import run, select_device
 from vlm.config import DataConfig, EvaluateConfig, Params
-from vlm.data.coverage import answer_coverage, split_texts, text_coverage
+from vlm.data.coverage import split_texts, text_coverage
 from vlm.data.drawn import draw
 from vlm.data.loading import CaptionData
 from vlm.data.tables import (
-    QuestionTable,
     SceneTable,
+    read_annotators,
     read_captions,
     read_objects,
     read_questions,
@@ -26,7 +25,9 @@ from vlm.data.tables import (
 )
 from vlm.data.tokenizer import TextTokenizer
 from vlm.evaluation.altering import Split
+from vlm.evaluation.annotators import score_annotated
 from vlm.evaluation.another_picture import score_another_picture
+from vlm.evaluation.asked import answers_outside, asked, asked_of, phrase_bleu
 from vlm.evaluation.breakdowns import (
     layouts,
     score_by_objects,
@@ -38,19 +39,18 @@ from vlm.evaluation.captioning import Guesses, described, exact_captions, score_
 from vlm.evaluation.causal import outcomes, score
 from vlm.evaluation.confidence import Calibrated, Judged, calibrate, score_calibration
 from vlm.evaluation.examples import example_rows, write_attention, write_examples
-from vlm.evaluation.floors import AskedColumns, best_guesses, floor_correct_within_families
+from vlm.evaluation.floors import AskedColumns, floor_correct_within_families
 from vlm.evaluation.fresh import count_shared, score_fresh
 from vlm.evaluation.gallery import blind_ranks, gallery_hits, score_retrieval
 from vlm.evaluation.heads import HEADS, Heads, Replies, spelled
 from vlm.evaluation.looking import score_looking
 from vlm.evaluation.out_of_distribution import score_unlike
 from vlm.evaluation.outputs import Predictions, write_curves, write_plots, write_predictions
-from vlm.evaluation.predicting import Strings, caption, embed_gallery
+from vlm.evaluation.predicting import caption, embed_gallery
 from vlm.evaluation.scoring import (
     Bools,
     Figures,
     Scorer,
-    bleu_of,
     score_floors,
     score_head,
 )
@@ -119,12 +119,16 @@ def main(params: Params) -> None:
         metrics |= probes(heads, test, val, replies, train, scorer)
         if any(UNLIKE.glob("scenes-*")):
             metrics["ood"] = unlike_figures(heads, params, test, right, train, scorer)
+    else:
+        said = {"classifier": replies.answers.answer, "generator": replies.phrases}
+        who = (questions.question, questions.scene_id)
+        metrics["annotators"] = score_annotated(said, read_annotators(TEST), train, *who, *luck)
     if section.fresh_scenes:
         metrics["fresh"] = fresh_figures(heads, params.data, section, seed, train)
 
     exact = exact_captions(captions, true, world)
-    said = Predictions(replies, captions, exact, found)
-    write_predictions(PREDICTIONS, said, told, questions)
+    predictions = Predictions(replies, captions, exact, found)
+    write_predictions(PREDICTIONS, predictions, told, questions)
     write_plots(PLOTS, metrics, replies, scenes, questions, section.samples)
     write_curves(PLOTS, metrics, calibrated, right)
     write_json(METRICS, metrics)
@@ -255,39 +259,6 @@ def fresh_figures(
         "pictures_also_in_train": count_shared(scenes.images, read_scenes(TRAIN).images),
         **score_fresh(scorer, right, train, asked(questions, scenes.objects)),
     }
-
-
-def asked(
-    questions: QuestionTable, objects: Sequence[Sequence[dict[str, Any]]] | None
-) -> AskedColumns:
-    """What the floors see: question, answer, and where known the scene's shapes and colours."""
-    facts = None
-    if objects is not None:
-        of_scene = [tuple(sorted((o["shape"], o["color"]) for o in scene)) for scene in objects]
-        facts = [of_scene[scene] for scene in questions.scene_index]
-    return AskedColumns(
-        list(questions.question), list(questions.answer), list(questions.family), facts
-    )
-
-
-def asked_of(split: Split) -> AskedColumns:
-    """What the floors see of a split."""
-    return asked(split.questions, split.scenes.objects if split.data.is_drawn else None)
-
-
-def answers_outside(questions: QuestionTable, heads: Heads) -> float:
-    """The share of answered questions whose answer the classifier can't give."""
-    return 1 - answer_coverage(questions.answer, set(heads.classifier.answers))
-
-
-def phrase_bleu(
-    phrases: Strings, questions: QuestionTable, train: QuestionTable, scorer: Scorer
-) -> Figures:
-    """Corpus BLEU-4 of the phrases; beside it, that of the commonest phrase to each question."""
-    references = [[text] for text in questions.phrase]
-    guesses = best_guesses(list(train.question), list(train.phrase), list(questions.question))
-    floor = bleu_of(guesses, references)
-    return {**scorer.bleu(list(phrases), references), "bleu4_floor": floor}
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Draw scenes, captions and questions for every split, or import the user's own.
 
 Reads `params.yaml` (`seed`, `data`) and the folder that `data.own.path` names; writes
-`data/{train,val,test,test_ood}/` and `metrics/generate.json`.
+`data/{train,val,test,test_ood}/`, `data/skipped.jsonl` and `metrics/generate.json`.
 """
 
 from functools import partial
@@ -13,11 +13,11 @@ from stages.running.stage import RANK, run, say
 from vlm.config.data import DataConfig
 from vlm.config.schema import Params
 from vlm.data.drawn import draw_block, unlike_scenes, unpack
-from vlm.data.importing import import_own
+from vlm.data.importing import SKIPPED, import_own
 from vlm.data.writing import SplitWriter
 from vlm.errors import UserError
 from vlm.evaluation.census import Census
-from vlm.files import write_json
+from vlm.files import write_json, write_text
 from vlm.scenes.out_of_distribution import SPLIT as UNLIKE
 from vlm.scenes.out_of_distribution import has_held_out
 from vlm.scenes.sampler import BLOCK
@@ -63,6 +63,7 @@ def draw_data(params: Params) -> None:
     figures = census.figures()
     held_out = int(has_held_out(unlikes, data.world).sum())
     figures[UNLIKE]["scenes_with_held_out_combination"] = held_out
+    write_text(DATA / SKIPPED, "")  # a drawn world has no rows that can't be used
     write_json(METRICS, figures)
 
 
@@ -88,8 +89,10 @@ def import_data(params: Params) -> None:
         return
     metrics = import_own(params.data, params.seed, Path(), DATA, params.runtime.workers)
     write_json(METRICS, metrics)
-    if skipped := metrics["rows"]["skipped"]:
-        say(f"generate: {skipped} of {metrics['rows']['in']} rows left out; {METRICS} lists them")
+    rows = metrics["rows"]
+    if rows["skipped"]:
+        listed = DATA / SKIPPED
+        say(f"generate: {rows['skipped']} of {rows['in']} rows left out; {listed} lists them")
 
 
 if __name__ == "__main__":

@@ -106,6 +106,7 @@ def test_ten_rows_of_which_the_seventh_is_cut_off(folder: Path):
     metrics = run(on_bad="skip")
     assert metrics["rows"] == {"in": 10, "out": 9, "skipped": 1}
     assert [bad["row"] for bad in metrics["skipped"]] == ["metadata.jsonl line 7"]
+    assert read_json("data/skipped.jsonl") == metrics["skipped"][0]
     assert sorted(split_of_questions()) == [f"is it {n}" for n in range(10) if n != 6]
     for n in range(10):
         Path(f"data/external/own/{n}.png").write_bytes(b"")

@@ -4,6 +4,7 @@ An importer yields what it finds, row by row; here pictures are decoded, shared 
 and written. Nothing but the rows' texts of one part is held, whatever the size of the source.
 """
 
+import json
 import shutil
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
@@ -11,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from vlm.config.data import DataConfig, OwnConfig
 from vlm.data import png
@@ -34,7 +35,8 @@ READERS: dict[str, Callable[[Path], Iterator[Found | Bad]]] = {
     "vqa_v2": vqa_v2.read,
 }
 UNLIKE = "test_ood"  # has no meaning here, and stays a folder without tables
-LISTED = 1000  # rows left out that the metrics name
+SKIPPED = "skipped.jsonl"  # every row left out, with the reason
+LISTED = 100  # of them, that the metrics name too
 CHUNK_PICTURES, CHUNK_BYTES = 32, 8 << 20  # what one process decodes at a time, at most
 Picture = tuple[bytes, bytes]  # a PNG, and the hash of its pixels
 
@@ -42,7 +44,7 @@ Picture = tuple[bytes, bytes]  # a PNG, and the hash of its pixels
 def import_own(
     data: DataConfig, seed: int, root: Path, folder: Path, workers: int
 ) -> dict[str, Any]:
-    """Read `data.own.path` and write a folder of tables for each split.
+    """Read `data.own.path`; write a folder of tables for each split, and `SKIPPED` beside them.
 
     The tables of before go only once all of the new ones are written.
 
@@ -62,11 +64,13 @@ def import_own(
     """
     source, own = root / data.own.path, data.own
     check_folder("data.own.path", source)
-    tally = _Tally(source, own)
     staging = folder / ".importing"
     shutil.rmtree(staging, ignore_errors=True)  # of a run that was killed
+    staging.mkdir(parents=True)
     try:
         with ExitStack() as writers:
+            listing = writers.enter_context((staging / SKIPPED).open("w", encoding="utf-8"))
+            tally = _Tally(source, own, listing)
             splits: dict[SplitName, ImportedSplit] = {
                 name: ImportedSplit(writers.enter_context(SplitWriter(staging / name)))
                 for name in SPLITS
@@ -98,10 +102,11 @@ class _Tally:
 
     source: Path
     own: OwnConfig
+    listing: TextIO
     rows_in: int = 0
     rows_out: int = 0
     skipped: int = 0
-    listed: list[Bad] = field(default_factory=list)
+    first: list[dict[str, str]] = field(default_factory=list)  # of those left out
     files: set[Path] = field(default_factory=set)  # the pictures that have files of their own
 
     def count(self, found: Found | Bad, picture: Picture | str) -> None:
@@ -115,13 +120,17 @@ class _Tally:
             return
         if self.own.on_bad == "error":
             raise UserError(f"{self.source / rows[0]}: {picture}")
-        self.skipped += len(rows)
-        self.listed += [Bad(row, picture) for row in rows[: LISTED - len(self.listed)]]
+        for row in rows:
+            bad = {"row": row, "reason": picture}
+            self.listing.write(json.dumps(bad, ensure_ascii=False) + "\n")
+            self.skipped += 1
+            if len(self.first) < LISTED:
+                self.first.append(bad)
 
     def check_any_left(self) -> None:
         """Raise UserError where not one row can be used."""
         if not self.rows_out:
-            first = f"; {bad.row}: {bad.reason}" if (bad := next(iter(self.listed), None)) else ""
+            first = "".join(f"; {bad['row']}: {bad['reason']}" for bad in self.first[:1])
             raise UserError(
                 f"{self.source}: got no usable row among {self.rows_in}, expected at least one"
                 f"{first}"
@@ -132,7 +141,7 @@ class _Tally:
         assert self.rows_in == self.rows_out + self.skipped
         return {
             "rows": {"in": self.rows_in, "out": self.rows_out, "skipped": self.skipped},
-            "skipped": [{"row": bad.row, "reason": bad.reason} for bad in self.listed],
+            "skipped": self.first,
             "unreferenced_files": unreferenced(self.source, self.files) if self.files else 0,
         }
 
@@ -195,7 +204,8 @@ def _check_splits(source: Path, splits: dict[SplitName, ImportedSplit]) -> None:
 
 
 def _replace(staging: Path, folder: Path) -> None:
-    """Put the new tables where the old ones are."""
+    """Put the new tables and the list where the old ones are."""
+    (staging / SKIPPED).replace(folder / SKIPPED)
     for name in (*SPLITS, UNLIKE):
         there = folder / name
         there.mkdir(parents=True, exist_ok=True)

@@ -139,7 +139,7 @@ class CaptionData(_OfPictures):
         texts = [caption for captions in scenes.captions for caption in captions]
         with _named(scenes.source, "scene", np.repeat(scenes.scene_id, per_scene)):
             self.texts = TextTable(texts, tokenizer, max_length)
-        keys = [keys[0] for keys in scenes.caption_keys]
+        keys = [key for keys in scenes.caption_keys for key in keys]
         self.keys = torch.from_numpy(np.unique(keys, return_inverse=True)[1].reshape(-1))
 
     def first_captions(self, num: int) -> Tensor:
@@ -156,16 +156,14 @@ class CaptionData(_OfPictures):
             draws: (G,) floats in [0, 1): the share of a picture's captions that lie before its one.
             own: the P of them that are wanted; keys are of all.
         """
-        keys, pictures = self.keys[pictures], pictures[own]
-        draws = None if draws is None else draws[own]
         begin, end = self._begin[pictures], self._begin[pictures + 1]
         chosen = begin if draws is None else begin + (draws * (end - begin)).long()
-        items = self.texts.rows[chosen]
+        pictures, items = pictures[own], self.texts.rows[chosen[own]]
         tokens = int(self.texts.lengths[items].sum()) - len(items)  # no one predicts the begin mark
         return CaptionBatch(
             images=self.images[pictures],
             text_ids=self.texts.take(items),
-            keys=keys,
+            keys=self.keys[chosen],
             features=None if self.features is None else self.features[pictures],
             counts={"cosine": len(items), "contrast": len(items), "lm": tokens},
         )

@@ -168,6 +168,14 @@ def read_questions(
     return Questions(folder, answered).of(scene_id[:limit])
 
 
+def read_annotators(folder: str | Path) -> list[list[str]]:
+    """The annotators' answers to each answered question, in the table's order; empty for none."""
+    groups = row_groups(folder, "questions", QUESTIONS)
+    names = ["answer", "phrase", "answers"]
+    table = _answered(pa.concat_tables([group.read(names) for group in groups]))
+    return [answers or [] for answers in table["answers"].to_pylist()]
+
+
 def read_objects(folder: str | Path) -> list[list[dict[str, Any]]]:
     """The objects of each scene, without decoding a picture."""
     return read_column(row_groups(folder, "scenes", SCENES), "objects").to_pylist()

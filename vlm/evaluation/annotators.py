@@ -11,15 +11,16 @@ import numpy.typing as npt
 
 from vlm.evaluation.floors import AskedColumns, best_guesses
 from vlm.evaluation.intervals import ratio_interval
+from vlm.evaluation.predicting import Strings
 from vlm.evaluation.scoring import Figures, ends
 from vlm.evaluation.vqa_metrics import VqaMode, vqa_accuracy
 
 
 def score_annotated(
-    said: Mapping[str, Sequence[str]],
+    said: Mapping[str, Strings | Sequence[str]],
     annotators: Sequence[Sequence[str]],
     train: AskedColumns,
-    questions: Sequence[str],
+    questions: Strings | Sequence[str],
     scene_ids: npt.NDArray[np.int64],
     resamples: int,
     seed: int,
