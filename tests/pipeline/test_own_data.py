@@ -100,3 +100,5 @@ def test_what_needs_no_drawn_world_is_measured(run: Path):
 def test_the_page_is_made_of_it(run: Path):
     page = (run / "reports/index.html").read_text(encoding="utf-8")
     assert "With another picture" in page and "sea-green" in page
+    assert "The source had 82 rows, of which 1 couldn&#x27;t be used" in page
+    assert "of simple shapes" not in page and "Scenes unlike training" not in page

@@ -20,7 +20,11 @@ TRAININGS = ("align", "pretrain", "train_vqa_classifier", "train_vqa_generator")
 SHAPE = DecoderShape(2, 64, 128, 50, 64, 2)
 COSTS = CostModel(5e-4, 2e-11, 3e-10)  # those of the benchmark
 HOSTILE = '<script>alert("x")</script> & "quoted"'
-PARAMS = {"seed": 0, "data": {"world": {"shapes": ["plus", "circle"]}}, "runtime": {"threads": 2}}
+PARAMS = {
+    "seed": 0,
+    "data": {"source": "scenes", "world": {"shapes": ["plus", "circle"]}},
+    "runtime": {"threads": 2},
+}
 
 
 def write_run(root: Path, scenes: int = 30, asked: int = 4) -> None:

@@ -47,6 +47,11 @@ class Inputs:
     reliability: Mapping[str, dict[str, list[float]]]  # by head and "before" or "after": columns
     runtime: Mapping[str, Figures]  # by stage; only those that ran in this checkout
 
+    @property
+    def is_drawn(self) -> bool:
+        """Whether the scenes are ours; of other pictures nobody knows the objects."""
+        return self.params["data"]["source"] == "scenes"
+
 
 def read_inputs(root: Path, params: Figures) -> Inputs:
     """Read what a whole run left under `root`.

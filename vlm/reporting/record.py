@@ -11,6 +11,7 @@ from vlm.reporting.inputs import STAGES, TRAININGS, Inputs
 from vlm.reporting.markup import (
     MISSING,
     Html,
+    counted,
     duration,
     element,
     figure,
@@ -76,18 +77,14 @@ def data(inputs: Inputs) -> Html:
         for family in sorted({family for part in answers for family in part})
         for answer in sorted({a for part in answers for a in part.get(family, {})})
     ]
-    shared = percent(figures.get("test_layouts_in_train"))
     twins = number(figures.get("duplicate_pictures_across_splits"))
+    shared = f"Pictures that two splits share pixel by pixel: {twins}."
+    told = _of_drawn(figures, inputs) if inputs.is_drawn else _of_own(figures)
     return section(
         "data",
         "Data",
         table(["split", "pictures", "questions"], sizes, "Sizes of the splits"),
-        paragraph(
-            f"Pictures that two splits share pixel by pixel: {twins}. Test pictures whose layout"
-            f" (the same objects at the same places, under other noise) also occurs in train:"
-            f" {shared}; on those a model may remember instead of see. {_unseen(inputs)}"
-        ),
-        paragraph(_guessed(figures)),
+        *(paragraph(words) for words in (f"{shared} {told[0]}", *told[1:])),
         table(
             ["family: answer", *SPLITS],
             rows,
@@ -95,6 +92,28 @@ def data(inputs: Inputs) -> Html:
             " splits are alike; a large share is an easy guess",
         ),
     )
+
+
+def _of_drawn(figures: Mapping[str, Any], inputs: Inputs) -> list[str]:
+    """What is known of drawn scenes alone."""
+    known = percent(figures.get("test_layouts_in_train"))
+    return [
+        "Test pictures whose layout (the same objects at the same places, under other noise) also"
+        f" occurs in train: {known}; on those a model may remember instead of see."
+        f" {_unseen(inputs)}",
+        _guessed(figures),
+    ]
+
+
+def _of_own(figures: Mapping[str, Any]) -> list[str]:
+    """What became of the source's rows, and of test's answers that train never gives."""
+    rows = figures.get("rows", {})
+    known = percent(figures["test"].get("answers_in_train"))
+    return [
+        f"The source had {counted(rows.get('in', 0), 'row')}, of which"
+        f" {number(rows.get('skipped'))} couldn't be used (data/skipped.jsonl lists them). Of the"
+        f" answers in test, {known} are given in train, too."
+    ]
 
 
 def _guessed(figures: Mapping[str, Any]) -> str:
