@@ -16,7 +16,7 @@ from stages.evaluate import asked, breakdowns, calibration
 from vlm.data.drawn import tell
 from vlm.data.tokenizer import TextTokenizer
 from vlm.evaluation.altering import ALTERATIONS, Altered, Split, erase_background
-from vlm.evaluation.breakdowns import layouts
+from vlm.evaluation.breakdowns import layouts, whole_pictures
 from vlm.evaluation.causal import outcomes, score
 from vlm.evaluation.examples import example_rows
 from vlm.evaluation.heads import HEADS, Heads
@@ -140,7 +140,7 @@ def test_breakdowns_of_who_knows_all():
     known = set(layouts(TRAIN.scenes.objects))
     figures = breakdowns(SPLIT, replies, right, SEEN, known, SCORER)
     for head in HEADS:
-        assert figures["whole_pictures"][head]["all_right"] == 1.0
+        assert whole_pictures(SPLIT.questions.scene_id, right[head]).all()
         assert set(figures["by_objects"][head]["by_number"].values()) == {1.0}
         assert figures["counting"][head]["errors"] == {"+0": 1.0}
         assert figures["unseen_layouts"][head]["exact_match"] == 1.0
@@ -214,6 +214,5 @@ def test_a_scene_without_questions_counts_for_nothing():
         assert figures["pictures"] <= 120 - len(silent) or "shuffled" in outcome.name
     whole = replace(SPLIT, questions=split.questions, scenes=split.scenes, data=data)
     right = before.right(split.questions)
-    figures = breakdowns(whole, before, right, train, set(), scorer)
-    assert figures["whole_pictures"]["classifier"]["all_right"] == 1.0
-    assert "counting" not in figures
+    assert whole_pictures(split.questions.scene_id, right["classifier"]).all()
+    assert "counting" not in breakdowns(whole, before, right, train, set(), scorer)

@@ -80,10 +80,11 @@ def test_the_same_bytes_again_and_others_for_another_seed(folder: Path):
     make(make_data())
     first = files(folder)
     make(make_data())
-    assert files(folder) == first and len(first) == 9
+    assert files(folder) == first and len(first) == 10
     make(make_data(), seed=1)
     assert files(folder).keys() == first.keys()
-    assert all(content != first[name] for name, content in files(folder).items())
+    same = [name for name, content in files(folder).items() if content == first[name]]
+    assert same == ["data/skipped.jsonl"]  # of a drawn world it is empty
 
 
 def test_one_worker_or_four_write_the_same_bytes(folder: Path, monkeypatch: pytest.MonkeyPatch):

@@ -34,7 +34,7 @@ class WorldConfig(Section):
     held_out: list[str]  # shapes kept out of cells of the 3x3 grid, save in test_ood
     noise: NaturalFloat  # sigma of the Gaussian noise, on intensities in [0, 1]
     clutter: NaturalInt  # marks that belong to no object: up to so many, under the objects
-    overlap: Share  # of an object's pixels that later ones may cover, at most
+    overlap: Share  # of an object's pixels that others may cover or merge with; never all of them
 
     @model_validator(mode="after")
     def _fits(self) -> Self:

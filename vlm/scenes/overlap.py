@@ -1,4 +1,7 @@
-"""How much of each object the later ones of its scene hide.
+"""How much of each object is not to be seen, since others lie on it or merge with it.
+
+A pixel of an object is lost where a later object covers it. It is lost to both where they are of one
+colour: a small red star on a red square leaves no trace.
 
 n: scenes, K: object slots, D: pixels across the largest stamp.
 """
@@ -23,18 +26,22 @@ PIXELS = 1 << 22  # looked at together, so that large objects fit in memory
 
 def limits_overlap(world: WorldConfig) -> bool:
     """Whether objects could hide more of each other than the world allows."""
-    return world.overlap < 1 and world.spacing <= 2 * world.max_radius
+    return world.spacing <= 2 * world.max_radius
 
 
 def hides_too_much(scenes: Scenes, world: WorldConfig) -> Bools:
-    """Where an object is hidden to more than the share that the world allows, (n,)."""
-    return np.any(hidden_shares(scenes, world) > world.overlap, axis=1)
+    """Where an object is lost to more than the share that the world allows, or wholly, (n,).
+
+    Nobody could tell that a wholly hidden object is there, so no world allows one.
+    """
+    shares = hidden_shares(scenes, world)
+    return np.any((shares > world.overlap) | (shares == 1), axis=1)
 
 
 def hidden_shares(scenes: Scenes, world: WorldConfig) -> Floats:
-    """The share of each object's pixels in the picture that later objects cover, (n, K).
+    """The share of each object's pixels in the picture that is lost, (n, K).
 
-    All later ones count together. An empty slot has 0.
+    All later objects, and the earlier ones of its colour, count together. An empty slot has 0.
     """
     step = max(1, PIXELS // (2 * world.max_radius + 1) ** 2)
     parts = (scenes[start : start + step] for start in range(0, len(scenes), step))
@@ -44,10 +51,11 @@ def hidden_shares(scenes: Scenes, world: WorldConfig) -> Floats:
 def _shares(scenes: Scenes, world: WorldConfig) -> Floats:
     slots = np.arange(scenes.shape.shape[1])
     shares = np.zeros(scenes.shape.shape)
-    for slot in slots[:-1].tolist():
+    for slot in slots.tolist():
         near = abs(scenes.row - scenes.row[:, slot, None]) <= 2 * world.max_radius
         near &= abs(scenes.col - scenes.col[:, slot, None]) <= 2 * world.max_radius
-        near &= scenes.present & (slots > slot)
+        near &= (slots > slot) | ((slots < slot) & (scenes.color == scenes.color[:, slot, None]))
+        near &= scenes.present & (scenes.count > slot)[:, None]
         met = np.flatnonzero(near.any(axis=1))
         members = scenes[met]
         area = np.arange(-world.max_radius, world.max_radius + 1)
@@ -55,9 +63,9 @@ def _shares(scenes: Scenes, world: WorldConfig) -> Floats:
         own = _covered(members, slot, rows, cols, world)
         own &= _inside(rows, world)[:, :, None] & _inside(cols, world)[:, None, :]
         hidden = np.zeros_like(own)
-        for later in np.flatnonzero(near.any(axis=0)).tolist():
-            here = np.flatnonzero(near[met, later])
-            hidden[here] |= _covered(members[here], later, rows[here], cols[here], world)
+        for other in np.flatnonzero(near.any(axis=0)).tolist():
+            here = np.flatnonzero(near[met, other])
+            hidden[here] |= _covered(members[here], other, rows[here], cols[here], world)
         shares[met, slot] = (own & hidden).sum(axis=(1, 2)) / own.sum(axis=(1, 2))
     return shares
 
