@@ -76,9 +76,29 @@ def test_chance_spreads_no_errors_where_there_are_none(right: float, words: str)
 @pytest.mark.parametrize(("changed", "words"), [(27, " 27.0% of 100 questions only"), (None, "")])
 def test_how_seldom_another_order_turns_the_truth(changed: int | None, words: str) -> None:
     swapped = {"questions": 100} | ({} if changed is None else {"changed_truths": changed})
-    told = probes.order_tells({"probes": {"swapped_words": swapped}})
-    assert told.endswith(f"changes the truth of{words}." if words else probes.ORDER_TELLS)
-    assert probes.order_tells({}) == probes.ORDER_TELLS
+    told = probes.order_tells({"probes": {"swapped_words": swapped}}, ["count", "relation"])
+    bare = probes.order_tells({}, ["count", "relation"])
+    more = f" Exchanging the two nouns, above, changes the truth of{words}." if words else ""
+    assert told == bare + more
+    assert probes.order_tells({"probes": {"swapped_words": swapped}}, ["count"]) == ""
+
+
+@pytest.mark.parametrize(
+    "families", [("count",), ("count", "relation"), ("compare",), ("compare", "relation")]
+)
+def test_order_counts_in_relation_and_in_compare_alone(families: tuple[str, ...]) -> None:
+    told = probes.words_alone(families) + probes.order_tells({}, families)
+    for family in ("compare", "relation"):
+        assert (f"in {family} " in told) == (family in families)
+    assert ("every family but" in told) == (families != ("count",))
+    own = {
+        f"changed_by_family{end}": dict.fromkeys(families, 0.3 + add)
+        for end, add in (("", 0.0), ("_low", -0.01), ("_high", 0.01))
+    }
+    told = probes.scrambled_words(both(own))
+    assert ("where order can't matter" in told) == ("count" in families)
+    for family in ("compare", "relation"):
+        assert (f"answers change in {family}, where order counts" in told) == (family in families)
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,8 @@
 """Both heads probed further: every question alike, fresh scenes, words in another order."""
 
+from collections.abc import Iterable
+from functools import partial
+
 from vlm.reporting import interventions
 from vlm.reporting.inputs import Figures, Inputs
 from vlm.reporting.markup import (
@@ -26,16 +29,9 @@ from vlm.reporting.verdicts import HEADS, Share, by_head, for_heads, share
 MEASURES = ["measure", "value", "95% interval", "floor", "lift"]
 FEW = 0.05  # of answers: what the interval of a share must lie below for "hardly any"
 SCRAMBLED = "Each question's words are put in another order"
-WORDS_ALONE = (
-    "A model that reads a question as a bag of words gives the same answer wherever its words"
-    " stand. In every family but relation the words alone tell what is asked, so an answer that"
-    " changes is an error, brought about by order alone."
-)
-ORDER_TELLS = (
-    " In relation the order says which shape is where, so an answer may have to change. Few of"
-    " these orders are questions, so what shows here is whether order acts on the answer, and not"
-    " whether it is read rightly."
-)
+BAG = "A model that reads a question as a bag of words answers alike wherever its words stand."
+# What the order of the words says, in the families where another order is another question.
+ORDER_SAYS = {"compare": "of which shape there are more", "relation": "which shape is where"}
 
 
 def every_question(inputs: Inputs) -> Html:
@@ -113,22 +109,42 @@ def _scrambled(inputs: Inputs, probed: Figures) -> list[Html]:
         for head in HEADS
         for words, source in (("as asked", figures), ("scrambled", probed))
     ]
-    order = order_tells(figures) if "relation" in families else ""
+    # What own questions ask, and whether by the order of their words, nobody here knows.
+    means = [words_alone(families), order_tells(figures, families), scrambled_words(probed)]
+    told = [f"{SCRAMBLED} at random.", BAG, *(means if inputs.is_drawn else [])]
     return [
-        paragraph(f"{SCRAMBLED} at random. {WORDS_ALONE}{order} {scrambled_words(probed)}"),
+        paragraph(" ".join(filter(None, told))),
         table(header, rows, note),
         table(MEASURES, accuracy, "Exact match with the true answer to the question as asked"),
     ]
 
 
-def order_tells(figures: Figures) -> str:
-    """What order means in relation; how seldom it turns the truth, where that was measured."""
+def words_alone(families: Iterable[str]) -> str:
+    """Where the words of a question, in any order, tell what is asked."""
+    telling = [family for family in ORDER_SAYS if family in families]
+    where = f"In every family but {' and '.join(telling)} the" if telling else "The"
+    return (
+        f"{where} words alone tell what is asked, so an answer that changes is an error, brought"
+        " about by order alone."
+    )
+
+
+def order_tells(figures: Figures, families: Iterable[str]) -> str:
+    """What order means where it counts; how seldom it turns the truth, if that was measured."""
+    says = [f"in {family} {what}" for family, what in ORDER_SAYS.items() if family in families]
+    if not says:
+        return ""
+    words = (
+        f"The order says {' and '.join(says)}, so there an answer may have to change. Few of these"
+        " orders are questions, so what shows here is whether order acts on the answer, and not"
+        " whether it is read rightly."
+    )
     swapped = (figures.get("probes") or {}).get("swapped_words") or {}
     changed, asked = swapped.get("changed_truths"), swapped.get("questions")
     if changed is None or not asked:
-        return ORDER_TELLS
+        return words
     of = f"{percent(changed / asked)} of {counted(asked, 'question')}"
-    return f"{ORDER_TELLS} Exchanging the two nouns, above, changes the truth of {of} only."
+    return f"{words} Exchanging the two nouns, above, changes the truth of {of} only."
 
 
 def scrambled_words(probed: Figures) -> str:
@@ -141,11 +157,17 @@ def scrambled_words(probed: Figures) -> str:
         }
         for head in HEADS
     }
-    alike = {head: [own[f] for f in own if f != "relation"] for head, own in changed.items()}
-    telling = {head: [own[f] for f in own if f == "relation"] for head, own in changed.items()}
+    families = {family for own in changed.values() for family in own}
+    groups = [
+        (families - ORDER_SAYS.keys(), _kept),
+        *(({family}, partial(_turned, family)) for family in ORDER_SAYS),
+    ]
     told = []
-    for families, rule in ((alike, _kept), (telling, _turned)):
-        known = {head: own for head, own in families.items() if own}
+    for members, rule in groups:
+        own = {
+            h: [each for f, each in found.items() if f in members] for h, found in changed.items()
+        }
+        known = {head: found for head, found in own.items() if found}
         if known:
             clauses = for_heads({head: rule(own) for head, own in known.items()})
             told.append(f"{clauses}: {by_head({h: _ends(own) for h, own in known.items()})}.")
@@ -161,13 +183,13 @@ def _kept(changed: list[Share]) -> str:
     return "whether answers change where order can't matter stays open"
 
 
-def _turned(changed: list[Share]) -> str:
-    """Of the family where order tells."""
+def _turned(family: str, changed: list[Share]) -> str:
+    """Of a family where order tells."""
     if all(one.low > FEW for one in changed):
-        return "answers change in relation, where order counts"
+        return f"answers change in {family}, where order counts"
     if all(one.high < FEW for one in changed):
-        return "hardly any answer changes in relation, where order counts"
-    return "whether answers change in relation, where order counts, stays open"
+        return f"hardly any answer changes in {family}, where order counts"
+    return f"whether answers change in {family}, where order counts, stays open"
 
 
 def _ends(changed: list[Share]) -> str:

@@ -1,6 +1,6 @@
 """How much of each object is not to be seen, since others lie on it or merge with it.
 
-A pixel of an object is lost where a later object covers it. It is lost to both where they are of one
+A pixel of an object is lost where a later object covers it, and to both where they are of one
 colour: a small red star on a red square leaves no trace.
 
 n: scenes, K: object slots, D: pixels across the largest stamp.
