@@ -117,7 +117,7 @@ def main(params: Params) -> None:
         known = set(layouts(train_objects))
         metrics |= breakdowns(test, replies, right, train, known, scorer)
         metrics |= probes(heads, test, val, replies, train, scorer)
-        if any(UNLIKE.glob("scenes-*")):
+        if any(UNLIKE.glob("questions-*")):  # it may hold no scene, or none that is asked anything
             metrics["ood"] = unlike_figures(heads, params, test, right, train, scorer)
     else:
         said = {"classifier": replies.answers.answer, "generator": replies.phrases}

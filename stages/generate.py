@@ -60,6 +60,7 @@ def draw_data(params: Params) -> None:
                     writer.add(block.part)
                     census.add(split, block)
     _refuse_repeated(census, data)
+    _refuse_silent(census)
     figures = census.figures()
     held_out = int(has_held_out(unlikes, data.world).sum())
     figures[UNLIKE]["scenes_with_held_out_combination"] = held_out
@@ -80,6 +81,16 @@ def _refuse_repeated(census: Census, data: DataConfig) -> None:
             raise UserError(
                 f"{DATA / split}: got {repeated} pictures that an earlier split has too,"
                 f" expected none with data.world.noise {data.world.noise}"
+            )
+
+
+def _refuse_silent(census: Census) -> None:
+    """Raise UserError where a split that is trained on or scored asks nothing."""
+    for split in ("train", "val", "test"):
+        if not census.questions(split):
+            raise UserError(
+                f"{DATA / split}: got no question about its {census.scenes(split)} scenes, expected"
+                " at least one"
             )
 
 

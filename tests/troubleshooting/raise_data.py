@@ -165,6 +165,14 @@ def nothing_to_ask() -> None:
     drawn.draw(params.data.model_copy(update={"world": world}), 0, "train", 8)
 
 
+def a_silent_split() -> None:
+    """Of test the one scene holds no single circle."""
+    world = {"data__world__channels": 3, "data__world__colors": ["red", "blue"]}
+    alone = {"data__world__shapes": ["circle"], "data__world__held_out": []}
+    few = {"data__families": {"color": 1.0}, "data__test_scenes": 1, "data__test_ood_scenes": 4}
+    generate.main(tiny(**world, **alone, **few, seed=0))
+
+
 DATA: dict[str, Raiser] = {
     "B: got scene_id 0, question_id 3 twice, expected one row of it": twice_the_same_question,
     "data.families.compare: got no question that fits any of 1024 scenes of this world, expected"
@@ -194,6 +202,7 @@ DATA: dict[str, Raiser] = {
     " plus'": scenes_changed(
         lambda rows: rows[3].update(captions=["a circle and a plus"]), captions
     ),
+    "data/test: got no question about its 1 scenes, expected at least one": a_silent_split,
     "data/val: got 128 pictures that an earlier split has too, expected none with"
     " data.world.noise 0.0001": the_same_picture_twice,
     "data/val: got no such folder, expected scenes-00000.parquet in it": lambda: read_scenes(

@@ -125,6 +125,13 @@ PARAMETERS: dict[str, Raiser] = {
     " questions of the families position, relation untrue": given(
         train_vqa__classifier__augment__flip=True
     ),
+    "train_vqa.generator.augment.flip: got True, expected it off with data.world.held_out: it moves"
+    " objects into cells that are held out": given(
+        data__families={"count": 1.0}, train_vqa__generator__augment__flip=True
+    ),
+    "data: relation_margin 40 exceeds 19, as far as two centres can be apart": given(
+        data__relation_margin=40
+    ),
     "train_vqa.generator.augment.shift: got 5, expected at most 2, data.world.margin less"
     " max_radius: objects would leave the picture": given(
         data__families={"count": 1.0}, train_vqa__generator__augment__shift=5

@@ -13,6 +13,7 @@ Family = Literal["what_shape", "count", "exists", "position", "relation", "compa
 Source = Literal["scenes", "easy_vqa", "clevr", "vqa_v2", "llava", "imagefolder", "hf_parquet"]
 
 Share = Annotated[float, Field(ge=0, le=1)]
+Part = Annotated[float, Field(ge=0, lt=1)]
 # Where DVC sees a change: `data/external` is a dependency of the stage that reads it.
 OwnFolder = Annotated[str, Field(pattern=r"^data/external(/\w[\w.-]*)+/?$")]
 
@@ -67,8 +68,8 @@ class OwnConfig(Section):
     channels: Literal[1, 3]
     fit: Literal["pad", "crop", "stretch"]  # how a picture that is no square becomes one
     on_bad: Literal["error", "skip"]  # a broken row stops the import, or is left out and listed
-    val_share: Annotated[float, Field(ge=0, lt=1)]  # of train's pictures, moved to val
-    test_share: Annotated[float, Field(ge=0, lt=1)]  # of train's pictures, moved to test
+    val_share: Part  # of train's pictures, moved to val
+    test_share: Part  # of train's pictures, moved to test
     max_pixels: PositiveInt  # a picture that says it has more is not decoded
 
     @model_validator(mode="after")
@@ -97,6 +98,17 @@ class DataConfig(Section):
     relation_margin: PositiveInt  # "left of" holds from this many pixels between two centres
     own: OwnConfig
 
+    @model_validator(mode="after")
+    def _relates(self) -> Self:
+        world = self.world
+        room = world.image_size - 1 - 2 * world.margin
+        if self.is_drawn and "relation" in self.families and self.relation_margin > room:
+            raise ValueError(
+                f"relation_margin {self.relation_margin} exceeds {room}, as far as two centres can"
+                " be apart"
+            )
+        return self
+
     @property
     def is_drawn(self) -> bool:
         """Whether the scenes are ours; else only pictures and texts are known."""
@@ -119,7 +131,7 @@ class AugmentConfig(Section):
     flip: bool  # left and right swapped, half of the time
     turn: bool  # by 0, 90, 180 or 270 degrees
     shift: NaturalInt  # moved by up to so many pixels each way; what comes in repeats the border
-    brightness: Share  # all intensities multiplied by 1 - this to 1 + this
+    brightness: Part  # all intensities multiplied by 1 - this to 1 + this
 
     @property
     def is_off(self) -> bool:
@@ -129,6 +141,8 @@ class AugmentConfig(Section):
 
 def check_augmenting(name: str, augment: AugmentConfig, data: DataConfig, captions: bool) -> None:
     """Raise UserError where a change of the picture would make what is said of it untrue.
+
+    Or where it would show what the world holds out for `test_ood`.
 
     Args:
         name: of the section, for the message.
@@ -155,3 +169,9 @@ def check_augmenting(name: str, augment: AugmentConfig, data: DataConfig, captio
             f"{name}.shift: got {augment.shift}, expected at most {max(room, 0)}, data.world.margin"
             " less max_radius: objects would leave the picture"
         )
+    for key in ("flip", "turn", "shift"):
+        if data.is_drawn and data.world.held_out and getattr(augment, key):
+            raise UserError(
+                f"{name}.{key}: got {getattr(augment, key)}, expected it off with"
+                " data.world.held_out: it moves objects into cells that are held out"
+            )

@@ -56,6 +56,14 @@ class Census:
                 known = facts if facts in self._facts else None
                 self._asked[split][question, answer, family, known] += number
 
+    def scenes(self, split: str) -> int:
+        """How many scenes a split has."""
+        return self._scenes[split]
+
+    def questions(self, split: str) -> int:
+        """How many questions a split asks."""
+        return self._answers[split].total()
+
     def repeated(self, split: str) -> int:
         """How many of a held-out split's pictures train has, or a split that was told earlier."""
         return sum(
@@ -69,7 +77,7 @@ class Census:
         splits: dict[str, Any] = {
             split: {
                 "scenes": scenes,
-                "questions": self._answers[split].total(),
+                "questions": self.questions(split),
                 "answers": _shares(self._answers[split]),
             }
             for split, scenes in self._scenes.items()
