@@ -117,8 +117,7 @@ def main(params: Params) -> None:
         known = set(layouts(train_objects))
         metrics |= breakdowns(test, replies, right, train, known, scorer)
         metrics |= probes(heads, test, val, replies, train, scorer)
-        if any(UNLIKE.glob("questions-*")):  # it may hold no scene, or none that is asked anything
-            metrics["ood"] = unlike_figures(heads, params, test, right, train, scorer)
+        metrics |= unlike_figures(heads, params, test, right, train, scorer)
     else:
         said = {"classifier": replies.answers.answer, "generator": replies.phrases}
         who = (questions.question, questions.scene_id)
@@ -238,12 +237,14 @@ def unlike_figures(
     train: AskedColumns,
     scorer: Scorer,
 ) -> Figures:
-    """Both heads on scenes unlike those of training."""
+    """Both heads on scenes unlike those of training, if any are asked anything."""
+    if not any(UNLIKE.glob("questions-*")):
+        return {}
     unlike = read_split(UNLIKE, params, heads.tokenizer)
     replies = heads.reply(unlike.scenes, unlike.questions)
     columns = asked_of(unlike)
     of_unlike = replies.right(unlike.questions)
-    return score_unlike(unlike, of_unlike, columns, train, test, right, scorer)
+    return {"ood": score_unlike(unlike, of_unlike, columns, train, test, right, scorer)}
 
 
 def fresh_figures(

@@ -4,15 +4,19 @@ colours, degenerate questions refused, clutter, and objects that partly hide one
 
 from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from answerers import Blind, Oracle, columns_of, make_data, make_split
+from project import read_preset
 from slow_truth import brute_force, is_degenerate
 
-from stages.evaluate import asked, breakdowns, calibration
+from stages import generate
+from stages.evaluate import asked, breakdowns, calibration, unlike_figures
+from vlm.config import parse_params
 from vlm.data.drawn import tell
 from vlm.data.tokenizer import TextTokenizer
 from vlm.evaluation.altering import ALTERATIONS, Altered, Split, erase_background
@@ -216,3 +220,17 @@ def test_a_scene_without_questions_counts_for_nothing():
     right = before.right(split.questions)
     assert whole_pictures(split.questions.scene_id, right["classifier"]).all()
     assert "counting" not in breakdowns(whole, before, right, train, set(), scorer)
+
+
+def test_scenes_unlike_training_that_are_asked_nothing_have_no_figures(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Circles alone, and several of them: there is never *the* circle, whose colour is asked."""
+    values = read_preset("tiny")
+    values["data"] |= {"families": {"color": 1}, "test_ood_scenes": 12}
+    world = {"shapes": ["circle"], "held_out": [], "channels": 3, "colors": ["red", "blue"]}
+    values["data"]["world"] |= world
+    monkeypatch.chdir(tmp_path)
+    generate.main(parse_params(values))
+    assert list(Path("data/test_ood").glob("scenes-*"))
+    assert unlike_figures(None, parse_params(values), SPLIT, {}, SEEN, SCORER) == {}  # pyright: ignore[reportArgumentType]
