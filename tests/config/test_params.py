@@ -59,6 +59,14 @@ def test_a_wrong_rate_names_the_key(value):
             "model.vision.pretrained: got 'vit.safetensors', expected a path like"
             " data/external/NAME.safetensors",
         ),
+        (
+            {"data__world__clutter": 300},
+            "data.world.clutter: got 300, expected less than or equal to 256",
+        ),
+        (
+            {"pretrain__augment__brightness": 1.0},
+            "pretrain.augment.brightness: got 1.0, expected less than 1",
+        ),
         ({"data__world__shapes": []}, "data.world.shapes: got [], expected at least 1 item"),
         ({"data__families": {}}, "data.families: got {}, expected at least 1 item"),
         ({"align": None}, "align: got None, expected a section"),

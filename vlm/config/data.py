@@ -34,9 +34,7 @@ class WorldConfig(Section):
     max_tries: PositiveInt  # draws of clashing objects per scene before giving up on the rest
     held_out: list[str]  # shapes kept out of cells of the 3x3 grid, save in test_ood
     noise: NaturalFloat  # sigma of the Gaussian noise, on intensities in [0, 1]
-    clutter: Annotated[
-        int, Field(ge=0, le=256)
-    ]  # marks that belong to no object: up to so many, under the objects
+    clutter: Annotated[int, Field(ge=0, le=256)]  # marks of no object, at most, under the objects
     overlap: Share  # of an object's pixels that others may cover or merge with; never all of them
 
     @model_validator(mode="after")
