@@ -10,6 +10,7 @@ from project import read_preset
 
 from stages import align, benchmark_kv_cache, evaluate, generate, pretrain, report, train_vqa
 from vlm.config import Params, parse_params
+from vlm.errors import UserError
 from vlm.files import read_json
 from vlm.training.execution import Execution
 
@@ -102,3 +103,15 @@ def test_the_page_is_made_of_it(run: Path):
     assert "With another picture" in page and "sea-green" in page
     assert "The source had 82 rows, of which 1 couldn&#x27;t be used" in page
     assert "of simple shapes" not in page and "Scenes unlike training" not in page
+
+
+def test_a_batch_larger_than_the_data_is_refused_before_any_training(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(tmp_path)
+    params = own_params()
+    write_pictures(Path(params.data.own.path), 30)
+    generator = params.train_vqa.generator.model_copy(update={"batch_size": 25})
+    heads = params.train_vqa.model_copy(update={"generator": generator})
+    with pytest.raises(UserError, match=r"^train_vqa.generator: batch_size \(25\) cannot exceed"):
+        generate.main(params.model_copy(update={"train_vqa": heads}))

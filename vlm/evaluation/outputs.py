@@ -89,8 +89,8 @@ def write_plots(
         [
             (questions.question[row], None),
             (f"truth: {questions.answer[row]}", None),
-            (answers[row], answers[row] == questions.answer[row]),
-            (phrases[row], phrases[row] == questions.phrase[row]),
+            (f"classifier: {answers[row]}", answers[row] == questions.answer[row]),
+            (f"generator: {phrases[row]}", phrases[row] == questions.phrase[row]),
         ]
         for row in shown
     ]
