@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 from project import read_preset
@@ -96,6 +97,20 @@ def test_what_needs_no_drawn_world_is_measured(run: Path):
     asked = read_json(run / "metrics/generate.json")["test"]
     assert metrics["questions"] == asked["questions"] - asked["unanswered_questions"]
     assert metrics["annotators"]["questions"] == metrics["pictures"]
+
+
+def test_a_picture_is_found_again_by_its_name(run: Path):
+    rows = pq.read_table(run / "data/predictions/questions.parquet").to_pylist()
+    own = Path(own_params().data.own.path)
+    images = pq.read_table(run / "data/test/scenes-00000.parquet")["image"].to_pylist()
+    assert {row["picture"] for row in rows} <= {image["path"] for image in images}
+    for row in rows:
+        number = int(Path(row["picture"]).stem)
+        assert (run / own / row["picture"]).is_file()
+        if row["family"] == "colour, asked":
+            assert row["answer"] == list(COLORS)[number % len(COLORS)]
+    page = (run / "reports/index.html").read_text(encoding="utf-8")
+    assert f"· {rows[0]['picture']}<" in page
 
 
 def test_the_page_is_made_of_it(run: Path):
