@@ -162,10 +162,13 @@ def read_questions(
         answered: whether questions whose answer or phrase is withheld are left out.
 
     Raises:
-        UserError: as `Questions`.
+        UserError: as `Questions`; or of a whole split no question has an answer.
     """
     scene_id = read_column(row_groups(folder, "scenes", SCENES), "scene_id").to_numpy()
-    return Questions(folder, answered).of(scene_id[:limit])
+    table = Questions(folder, answered).of(scene_id[:limit])
+    if answered and limit is None and not len(table):
+        raise UserError(f"{folder}: got no question with an answer, expected at least one")
+    return table
 
 
 def read_annotators(folder: str | Path) -> list[list[str]]:
