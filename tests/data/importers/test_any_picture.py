@@ -1,6 +1,7 @@
 """Every kind of picture, and what is none."""
 
 import struct
+import tracemalloc
 import warnings
 import zlib
 from io import BytesIO
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image, ImageOps
 
+from vlm.data.importers import pictures
 from vlm.data.importers.pictures import FORMATS, load_picture
 from vlm.data.importers.rows import BadRowError
 
@@ -77,6 +79,18 @@ def test_16_bits_are_scaled_not_cut_off(kind: str):
         got = load(encode(image, kind), 1)[0]
         assert np.abs(got - deep / 257).max() <= 0.5 + 1e-9
         assert (load(encode(image, kind), 3) == got).all()
+
+
+def test_16_bits_take_no_more_room_than_their_decoding(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(pictures, "_AT_ONCE", 1000, raising=False)
+    deep = np.random.default_rng(0).integers(0, 1 << 16, (700, 500), np.uint16)
+    encoded = encode(Image.fromarray(deep))
+    tracemalloc.start()
+    gray = load(encoded, 1, "crop", 500)[0]
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert (gray == np.round(deep[100:600] / 257)).all()
+    assert most < 5 * deep.size
 
 
 def test_printed_colours_and_television_ones():

@@ -40,6 +40,8 @@ _UPRIGHT = {
     8: Image.Transpose.ROTATE_90,
 }
 _DEEP = 0xFFFF  # the white of 16 bits
+_SCALED = ((np.arange(_DEEP + 1) * 255 + _DEEP // 2) // _DEEP).astype(np.uint8)
+_AT_ONCE = 1 << 20  # pixels
 
 
 def load_picture(
@@ -155,12 +157,16 @@ def _flatten(image: Image.Image) -> Image.Image:
 
 def _to_8_bits(image: Image.Image) -> Image.Image:
     """Gray of 16 bits, which may come as integers of 32."""
-    deep = np.asarray(image).astype(np.int64)
+    deep = np.asarray(image)
     if deep.min() < 0 or deep.max() > _DEEP:
         raise BadRowError(
             f"picture: got intensities of {deep.min()} to {deep.max()}, expected 0 to {_DEEP}"
         )
-    gray = ((deep * 255 + _DEEP // 2) // _DEEP).astype(np.uint8)
+    gray = np.empty(deep.shape, np.uint8)
+    from_flat, to_flat = deep.reshape(-1), gray.reshape(-1)
+    for start in range(0, deep.size, _AT_ONCE):  # numbers take several times the room
+        part = slice(start, start + _AT_ONCE)
+        to_flat[part] = _SCALED[from_flat[part]]
     clear = image.info.get("transparency")
     if isinstance(clear, int):
         gray[deep == clear] = WHITE
