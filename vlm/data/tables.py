@@ -205,6 +205,22 @@ def iterate_questions(folder: str | Path, column: str) -> Iterator[str]:
         yield from strings(table[column]).tolist()
 
 
+def row_of_text(folder: str | Path, text: str) -> str:
+    """The first row of a split's tables that says `text`, such as "scene 3" or "question 12"."""
+    for group in row_groups(folder, "scenes", SCENES):
+        table = group.read(["scene_id", "captions"])
+        captions = string_lists(table["captions"])
+        for number, own in zip(table["scene_id"].to_pylist(), captions, strict=True):
+            if text in own:
+                return f"scene {number}"
+    for group in row_groups(folder, "questions", QUESTIONS):
+        table = group.read(["question_id", "question", "phrase"])
+        for row in table.to_pylist():
+            if text in (row["question"], row["phrase"]):
+                return f"question {row['question_id']}"
+    raise KeyError(text)
+
+
 def write_columns(path: str | Path, columns: Mapping[str, Any]) -> None:
     """Write columns of equal length as one Parquet file."""
     with atomic_path(path) as partial:
