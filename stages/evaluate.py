@@ -20,6 +20,7 @@ from vlm.data.tables import (
     read_annotators,
     read_captions,
     read_objects,
+    read_picture_names,
     read_questions,
     read_scenes,
 )
@@ -128,7 +129,7 @@ def main(params: Params) -> None:
 
     exact = exact_captions(captions, true, world)
     predictions = Predictions(replies, captions, exact, found)
-    write_predictions(PREDICTIONS, predictions, told, questions)
+    write_predictions(PREDICTIONS, predictions, told, questions, read_picture_names(TEST))
     write_plots(PLOTS, metrics, replies, scenes, questions, section.samples)
     write_curves(PLOTS, metrics, calibrated, right)
     write_json(METRICS, metrics)

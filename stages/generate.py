@@ -97,6 +97,7 @@ def import_data(params: Params) -> None:
     if rows["skipped"]:
         listed = DATA / SKIPPED
         say(f"generate: {rows['skipped']} of {rows['in']} rows left out; {listed} lists them")
+    params.check_batches(metrics["train"]["scenes"])  # now, and not after hours of training
 
 
 if __name__ == "__main__":

@@ -4,12 +4,14 @@ import json
 from pathlib import Path
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 from project import read_preset
 
 from stages import align, benchmark_kv_cache, evaluate, generate, pretrain, report, train_vqa
 from vlm.config import Params, parse_params
+from vlm.errors import UserError
 from vlm.files import read_json
 from vlm.training.execution import Execution
 
@@ -97,8 +99,34 @@ def test_what_needs_no_drawn_world_is_measured(run: Path):
     assert metrics["annotators"]["questions"] == metrics["pictures"]
 
 
+def test_a_picture_is_found_again_by_its_name(run: Path):
+    rows = pq.read_table(run / "data/predictions/questions.parquet").to_pylist()
+    own = Path(own_params().data.own.path)
+    images = pq.read_table(run / "data/test/scenes-00000.parquet")["image"].to_pylist()
+    assert {row["picture"] for row in rows} <= {image["path"] for image in images}
+    for row in rows:
+        number = int(Path(row["picture"]).stem)
+        assert (run / own / row["picture"]).is_file()
+        if row["family"] == "colour, asked":
+            assert row["answer"] == list(COLORS)[number % len(COLORS)]
+    page = (run / "reports/index.html").read_text(encoding="utf-8")
+    assert f"· {rows[0]['picture']}<" in page
+
+
 def test_the_page_is_made_of_it(run: Path):
     page = (run / "reports/index.html").read_text(encoding="utf-8")
     assert "With another picture" in page and "sea-green" in page
     assert "The source had 82 rows, of which 1 couldn&#x27;t be used" in page
     assert "of simple shapes" not in page and "Scenes unlike training" not in page
+
+
+def test_a_batch_larger_than_the_data_is_refused_before_any_training(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(tmp_path)
+    params = own_params()
+    write_pictures(Path(params.data.own.path), 30)
+    generator = params.train_vqa.generator.model_copy(update={"batch_size": 25})
+    heads = params.train_vqa.model_copy(update={"generator": generator})
+    with pytest.raises(UserError, match=r"^train_vqa.generator: batch_size \(25\) cannot exceed"):
+        generate.main(params.model_copy(update={"train_vqa": heads}))

@@ -36,19 +36,24 @@ PROBED = (
 DRAWN = ("probes", "by_objects", "counting", "attention", "ood")  # what needs a drawn world
 
 
-def rebuilt(folder: Path, change: dict[str, Any], *without: str) -> str:
+def rebuilt(
+    folder: Path, change: dict[str, Any], *without: str, params: dict[str, Any] = PARAMS
+) -> str:
     """The page of a run whose `evaluate` metrics are others."""
     write_run(folder, scenes=10)
     path = folder / "metrics/evaluate.json"
     scores = json.loads(path.read_text()) | change
     path.write_text(json.dumps({k: v for k, v in scores.items() if k not in without}))
-    page = build_page(read_inputs(folder, PARAMS))
+    page = build_page(read_inputs(folder, params))
     Reader(page)
     return text_of(page)
 
 
 def test_own_pictures_are_probed_with_another_picture(tmp_path: Path):
-    page = rebuilt(tmp_path, {}, *DRAWN)
+    page = rebuilt(tmp_path, {}, *DRAWN, params=PARAMS | {"data": {"source": "imagefolder"}})
+    assert "It looks at the picture: with another one before it, it is right less often." in page
+    assert "not measured" not in page.split("Answers", 1)[0]
+    assert "exactly the facts" not in page and "Fact F1" not in page
     _, own = page.split("Does it look at the picture? With another picture", 1)
     row = "classifier, another 41.3% 40.3 to 42.3%"
     assert row in own.split("Does it read the question?", 1)[0]

@@ -121,6 +121,11 @@ PARAMETERS: dict[str, Raiser] = {
         evaluate__fresh_scenes=100,
         model__vision__pixel_mean=[0.5],
     ),
+    "pretrain.augment.shift: got 64, expected less than the picture's 64 pixels": given(
+        data__source="imagefolder",
+        model__vision__pixel_mean=[0.5],
+        pretrain__augment__shift=64,
+    ),
     "train_vqa.classifier.augment.flip: got True, expected it off: a flipped picture makes"
     " questions of the families position, relation untrue": given(
         train_vqa__classifier__augment__flip=True

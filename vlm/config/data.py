@@ -136,6 +136,11 @@ def check_augmenting(name: str, augment: AugmentConfig, data: DataConfig, captio
         data: what is said.
         captions: whether captions are learned from, rather than questions.
     """
+    if augment.shift >= data.image_size:
+        raise UserError(
+            f"{name}.shift: got {augment.shift}, expected less than the picture's {data.image_size}"
+            " pixels"
+        )
     if data.source not in ("scenes", "clevr"):
         return  # what own texts say of places is for their owner to know
     says_places = captions or data.source == "clevr"

@@ -11,6 +11,7 @@ from pydantic import Field, model_validator
 from vlm.config.data import AugmentConfig, DataConfig, check_augmenting
 from vlm.config.measuring import BenchmarkConfig, EvaluateConfig, RuntimeConfig
 from vlm.config.section import NaturalFloat, NaturalInt, PositiveFloat, PositiveInt, Section
+from vlm.errors import UserError
 from vlm.rules import (
     check_batch,
     check_conv_stem,
@@ -224,17 +225,27 @@ class Params(Section):
 
     @model_validator(mode="after")
     def _batches(self) -> Self:
-        sections = {
+        if self.data.is_drawn:  # else the number of pictures is known once they are read
+            self.check_batches(self.data.train_scenes)
+        for name, section in self._trainings().items():
+            try:
+                check_shares(section.batch_size, section.accumulate, self.runtime.processes)
+            except ValueError as error:
+                raise ValueError(f"{name}: {error}") from None
+        return self
+
+    def check_batches(self, num_pictures: int) -> None:
+        """Raise UserError where a training asks for more pictures at once than there are."""
+        for name, section in self._trainings().items():
+            try:
+                check_batch(section.batch_size, num_pictures)
+            except ValueError as error:
+                raise UserError(f"{name}: {error}") from None
+
+    def _trainings(self) -> dict[str, OptimizerConfig]:
+        return {
             "align": self.align,
             "pretrain": self.pretrain,
             "train_vqa.classifier": self.train_vqa.classifier,
             "train_vqa.generator": self.train_vqa.generator,
         }
-        for name, section in sections.items():
-            try:
-                if self.data.is_drawn:  # else the number of pictures is known once they are read
-                    check_batch(section.batch_size, self.data.train_scenes)
-                check_shares(section.batch_size, section.accumulate, self.runtime.processes)
-            except ValueError as error:
-                raise ValueError(f"{name}: {error}") from None
-        return self

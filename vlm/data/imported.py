@@ -20,6 +20,7 @@ class ImportedSplit:
     def __init__(self, writer: SplitWriter) -> None:
         self._writer = writer
         self._pngs: list[bytes] = []
+        self._names: list[str] = []
         self._captions: list[list[str]] = []
         self._questions: list[dict[str, Any]] = []
         self._waiting = 0  # bytes
@@ -29,8 +30,8 @@ class ImportedSplit:
         self.families: Counter[str] = Counter()
         self.answers: defaultdict[str, Counter[str]] = defaultdict(Counter)  # by family
 
-    def add(self, found: Found, encoded: bytes, digest: bytes) -> None:
-        """Add a picture as PNG, the hash of its pixels, and what is said and asked about it."""
+    def add(self, found: Found, name: str, encoded: bytes, digest: bytes) -> None:
+        """Add a picture by name and as PNG, the hash of its pixels, and what is said and asked."""
         captions = captions_of(found)
         for asked in found.asked:
             phrase = asked.answer if asked.phrase is None else asked.phrase
@@ -48,6 +49,7 @@ class ImportedSplit:
             if asked.answer is not None:
                 self.answers[asked.family][asked.answer] += 1
         self._pngs.append(encoded)
+        self._names.append(name)
         self._captions.append(captions)
         self._counts["captions"] += len(captions)
         self.pictures[digest] += 1
@@ -61,7 +63,7 @@ class ImportedSplit:
         if not self._pngs:
             return
         scenes = {
-            "image": image_column(self._pngs),
+            "image": image_column(self._pngs, self._names),
             "objects": [[]] * len(self._pngs),
             "captions": self._captions,
             # Equal texts state the same facts; more isn't known.
@@ -69,7 +71,8 @@ class ImportedSplit:
         }
         questions = pa.Table.from_pylist(self._questions, QUESTIONS.remove(0))
         self._writer.add(Part(pa.table(scenes, SCENES.remove(0)), questions))
-        self._pngs, self._captions, self._questions, self._waiting = [], [], [], 0
+        self._pngs, self._names, self._captions, self._questions = [], [], [], []
+        self._waiting = 0
 
     def metrics(self) -> dict[str, Any]:
         """What the split holds."""

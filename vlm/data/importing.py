@@ -82,7 +82,7 @@ def import_own(
                     tally.count(found, picture)
                     if isinstance(found, Found) and isinstance(picture, tuple):
                         split = _share_out(found.split, picture[1], seed, own)
-                        splits[split].add(found, *picture)
+                        splits[split].add(found, _name(found, source), *picture)
             tally.check_any_left()
             _check_splits(source, splits)
             for split in splits.values():
@@ -177,6 +177,13 @@ def _decode_one(found: Found, own: OwnConfig) -> Picture | str:
     except OSError as error:
         return f"picture: got a file that can't be read ({error.strerror}), expected a picture"
     return png.encode(pixels), picture_hash(pixels)
+
+
+def _name(found: Found, source: Path) -> str:
+    """By what its owner finds a picture again: its file in the source, or the row that holds it."""
+    if isinstance(found.picture, Path):
+        return found.picture.relative_to(source).as_posix()
+    return found.rows[0]
 
 
 def _share_out(split: SplitName | None, digest: bytes, seed: int, own: OwnConfig) -> SplitName:

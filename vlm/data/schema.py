@@ -31,7 +31,9 @@ def described(fields: dict[str, pa.DataType]) -> pa.Schema:
     return pa.schema(fields, metadata=metadata)
 
 
-IMAGE = pa.struct({"bytes": pa.binary(), "path": pa.string()})  # bytes: a PNG; path: null
+IMAGE = pa.struct(
+    {"bytes": pa.binary(), "path": pa.string()}
+)  # bytes: a PNG; path: its name where an owner has one
 OBJECT = pa.struct(
     {
         "shape": pa.string(),

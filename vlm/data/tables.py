@@ -179,6 +179,13 @@ def read_annotators(folder: str | Path) -> list[list[str]]:
     return [answers or [] for answers in table["answers"].to_pylist()]
 
 
+def read_picture_names(folder: str | Path) -> list[str | None]:
+    """The name that each scene's picture has in the user's own data; None for drawn ones."""
+    groups = row_groups(folder, "scenes", SCENES)
+    table = pa.concat_tables([group.read(["image.path"]) for group in groups])
+    return [image["path"] for image in table["image"].to_pylist()]
+
+
 def read_objects(folder: str | Path) -> list[list[dict[str, Any]]]:
     """The objects of each scene, without decoding a picture."""
     return read_column(row_groups(folder, "scenes", SCENES), "objects").to_pylist()

@@ -141,10 +141,10 @@ def write_questions(
     writer.end()
 
 
-def image_column(pngs: Sequence[bytes]) -> pa.StructArray:
-    """Encoded pictures as a column of `SCENES`."""
-    nowhere = pa.nulls(len(pngs), pa.string())
-    return pa.StructArray.from_arrays([pa.array(pngs, pa.binary()), nowhere], fields=list(IMAGE))
+def image_column(pngs: Sequence[bytes], names: Sequence[str] | None = None) -> pa.StructArray:
+    """Encoded pictures as a column of `SCENES`, with the names that their owner knows them by."""
+    paths = pa.nulls(len(pngs), pa.string()) if names is None else pa.array(names, pa.string())
+    return pa.StructArray.from_arrays([pa.array(pngs, pa.binary()), paths], fields=list(IMAGE))
 
 
 def row_bytes(table: pa.Table) -> Ints:

@@ -30,15 +30,26 @@ class Predictions:
 
 
 def write_predictions(
-    folder: Path, predictions: Predictions, scenes: SceneTable, questions: QuestionTable
+    folder: Path,
+    predictions: Predictions,
+    scenes: SceneTable,
+    questions: QuestionTable,
+    names: Sequence[str | None],
 ) -> None:
-    """Every prediction beside its truth; R@1 of a picture beyond the gallery is null."""
+    """Every prediction beside its truth; R@1 of a picture beyond the gallery is null.
+
+    Where pictures have names (one for each scene of the split), every question says that of its.
+    """
+    named = {}
+    if any(name is not None for name in names):
+        named["picture"] = [names[scene] for scene in questions.scene_index]
     answers, phrases = predictions.replies.answers, predictions.replies.phrases
     write_columns(
         folder / "questions.parquet",
         {
             "question_id": questions.question_id,
             "scene_id": questions.scene_id,
+            **named,
             "family": questions.family,
             "question": questions.question,
             "answer": questions.answer,
@@ -89,8 +100,8 @@ def write_plots(
         [
             (questions.question[row], None),
             (f"truth: {questions.answer[row]}", None),
-            (answers[row], answers[row] == questions.answer[row]),
-            (phrases[row], phrases[row] == questions.phrase[row]),
+            (f"classifier: {answers[row]}", answers[row] == questions.answer[row]),
+            (f"generator: {phrases[row]}", phrases[row] == questions.phrase[row]),
         ]
         for row in shown
     ]

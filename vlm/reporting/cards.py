@@ -37,6 +37,7 @@ def question_card(row: Row, image: Pixels, caption: Row | None) -> Html:
         text if (sure := row.get(f"{head}_confidence")) is None else f"{text} ({_sure(sure)})"
         for head, text in (("classifier", answer), ("generator", phrase))
     ]
+    name = f" · {row['picture']}" if row.get("picture") else ""
     facts: list[tuple[str, object]] = [
         ("truth", f"{row['answer']} · {row['phrase']}"),
         ("classifier", verdict(said[0], classifier_right(row))),
@@ -53,7 +54,7 @@ def question_card(row: Row, image: Pixels, caption: Row | None) -> Html:
         picture(image, f"test picture {row['scene_id']}"),
         element(
             "div",
-            element("small", f"{row['family']} · picture {row['scene_id']}"),
+            element("small", f"{row['family']} · picture {row['scene_id']}{name}"),
             element("h4", row["question"]),
             described(facts),
         ),

@@ -26,11 +26,12 @@ NO_ERROR = "+0"
 def where_errors_are(inputs: Inputs) -> Html:
     """Where are the errors?"""
     figures = inputs.metrics["evaluate"]
-    parts = {
-        "All questions of a picture": whole_pictures(figures.get("whole_pictures") or {}),
-        "By number of objects": by_objects(figures.get("by_objects") or {}),
-        "Counting": counting(figures.get("counting") or {}),
-    }
+    parts = {"All questions of a picture": whole_pictures(figures.get("whole_pictures") or {})}
+    if inputs.is_drawn:
+        parts |= {
+            "By number of objects": by_objects(figures.get("by_objects") or {}),
+            "Counting": counting(figures.get("counting") or {}),
+        }
     return section(
         "errors",
         "Where are the errors?",

@@ -15,11 +15,14 @@ RIGHT = {"classifier": classifier_right, "generator": generator_right}
 def gallery(inputs: Inputs) -> Html:
     """A fixed spread over the families, then each head's failures."""
     rows = inputs.questions
+    exact = "is one of the picture's, word for word"
+    if inputs.is_drawn:
+        exact = "states exactly the picture's facts"
     intro = (
         "Pictures of the test split, which no training saw. Each shows a question with its true"
         " answer, both heads' answers and how sure they are of them, and the caption that the"
         " pretrained model writes, beside one of the true captions. ✓ marks what is right and ✗"
-        " what is wrong; a caption is right when it states exactly the picture's facts."
+        f" what is wrong; a caption is right when it {exact}."
     )
     parts: list[Html] = []
     for head, right in RIGHT.items():

@@ -42,8 +42,7 @@ def looks(inputs: Inputs) -> Html:
     found = inputs.metrics["evaluate"]
     figures, title = found.get("probes"), "Does it look at the picture?"
     swapped = another_picture(inputs)
-    # Of own pictures nobody knows what a change makes true, nor where their objects are.
-    if swapped and figures is None and "attention" not in found:
+    if not inputs.is_drawn:  # nobody knows what a change of such a picture makes true
         return section("looks", title, *swapped)
     return section(
         "looks",

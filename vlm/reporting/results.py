@@ -34,6 +34,18 @@ CAPTIONS = {
     "rouge_l": "ROUGE-L (F1)",
     "rouge_l_coco": "ROUGE-L (COCO, beta 1.2)",
 }
+# Own pictures have no facts, and their captions may be questions with answers.
+OWN_CAPTIONS = {"exact": "one of the picture's, word for word"} | {
+    key: words for key, words in CAPTIONS.items() if key not in ("exact", "fact_f1")
+}
+FACTS = (
+    " Fact F1: how many facts that a caption tells are true, and how many true ones it tells, over"
+    " all pictures."
+)
+STAND_IN = (
+    " Where a picture has no caption of its own, its questions with their answers stand in, here as"
+    " in training."
+)
 DIRECTIONS = {"image_to_text": "picture to caption", "text_to_image": "caption to picture"}
 
 
@@ -66,6 +78,8 @@ def language(inputs: Inputs) -> Html:
     """Retrieval both ways, and the captions."""
     figures = inputs.metrics["evaluate"]
     retrieval, caption = figures["retrieval"], figures["caption"]
+    same = "that state the same facts" if inputs.is_drawn else "of the same words"
+    measures = CAPTIONS if inputs.is_drawn else OWN_CAPTIONS
     rows = []
     for measure in ("R@1", "R@5", "R@10"):
         row: list[object] = [measure]
@@ -87,17 +101,16 @@ def language(inputs: Inputs) -> Html:
         [*header, "floor", "chance"],
         rows,
         f"Finding the right one among {number(retrieval.get('gallery'))} pictures or captions. R@K:"
-        " it is among the first K. Captions that state the same facts count as right; “by id only”"
+        f" it is among the first K. Captions {same} count as right; “by id only”"
         " counts no other picture's caption. The floor is what the best ranking that is the same"
         " for every query scores; chance is what a constant similarity scores",
     )
     written = table(
         ["measure", "value", "95% interval", "floor", "lift"],
-        [headline(words, caption, key, *common(caption, key)) for key, words in CAPTIONS.items()],
+        [headline(words, caption, key, *common(caption, key)) for key, words in measures.items()],
         "Captions of the pretrained model. The floor is what one of the training split's commonest"
-        " captions scores, given to every picture. Fact F1: how many facts that a caption tells are"
-        " true, and how many true ones it tells, over all pictures. ROUGE-L: the longest common"
-        " subsequence of words. BLEU:"
+        f" captions scores, given to every picture.{FACTS if inputs.is_drawn else STAND_IN}"
+        " ROUGE-L: the longest common subsequence of words. BLEU:"
         f" {caption.get('bleu_signature', MISSING)}",
     )
     return section("language", "Retrieval and captions", found, written)
@@ -150,6 +163,13 @@ def with_interval(figures: Figures, key: str) -> tuple[str, str]:
     """A share and its interval, in percent."""
     ends = percent_interval(figures.get(f"{key}_low"), figures.get(f"{key}_high"))
     return percent(figures.get(key)), ends
+
+
+def exact_captions(inputs: Inputs) -> str:
+    """What makes a caption right, as a headline."""
+    if inputs.is_drawn:
+        return "Captions with exactly the facts"
+    return "Captions word for word as one of the picture's"
 
 
 def common(figures: Figures, key: str) -> tuple[float | None, str]:

@@ -16,7 +16,7 @@ from vlm.reporting.markup import (
     section,
     table,
 )
-from vlm.reporting.results import DIRECTIONS, common, headline, largest_floor
+from vlm.reporting.results import DIRECTIONS, common, exact_captions, headline, largest_floor
 from vlm.reporting.verdicts import HEADS, Grade, by_head
 
 WHAT_IS_A_FLOOR = (
@@ -67,7 +67,7 @@ def summary(inputs: Inputs) -> Html:
         headline("Short answers right (classifier)", classifier, "exact_match", floor, name),
         headline("Whole phrases right (generator)", generator, "exact_match", floor, name),
         *_probe_rows(figures),
-        headline("Captions with exactly the facts", caption, "exact", *common(caption, "exact")),
+        headline(exact_captions(inputs), caption, "exact", *common(caption, "exact")),
         *(
             headline(
                 f"Retrieval R@1, {words}",
@@ -82,12 +82,12 @@ def summary(inputs: Inputs) -> Html:
     speedups = inputs.metrics["benchmark_kv_cache"].get("speedup", {}).values()
     faster = f"{min(speedups):.1f} to {max(speedups):.1f} times" if speedups else MISSING
     rows.append(["Decoding with the KV cache, against without", faster, "—", "1.0 times", "—"])
-    verdict, words = told(figures)
+    verdict, words = told(figures) if inputs.is_drawn else told_of_own(figures)
     note = (
         f"Measured on {counted(figures['pictures'], 'test picture')} with"
         f" {counted(figures['questions'], 'question')} that no training saw. Question families"
-        " weigh the same. Intervals are at 95%. Of the probes and of whole pictures"
-        " the worse head is shown"
+        " weigh the same. Intervals are at 95%. Of whatever both heads have one line for, the worse"
+        " head is shown"
     )
     header = ["headline", "value", "95% interval", "floor", "lift"]
     return section(
@@ -111,6 +111,30 @@ def told(figures: Figures) -> tuple[str, str]:
     looks, reads, order = found
     verdict = listed([_verdict("looks at the picture", looks), *_reading(reads, order)])
     return f"{verdict[:1].upper()}{verdict[1:]}.", " ".join(sentences)
+
+
+def told_of_own(figures: Figures) -> tuple[str, str]:
+    """The same of pictures about which only their own questions' answers are known."""
+    _, sentence = told({**figures, "probes": {}})
+    swapped = figures.get("another_picture")
+    if not swapped:
+        return f"Whether it looks at the picture was {MISSING}.", sentence
+    blind = [
+        head
+        for head in HEADS
+        if figures[head]["exact_match_low"] <= swapped[head]["exact_match_high"]
+    ]
+    verdict = "It looks at the picture: with another one before it, it is right less often."
+    if blind:
+        verdict = f"With another picture the {listed(blind)} is right as often as with its own."
+    right, same = (
+        by_head({head: percent(swapped[head].get(key)) for head in HEADS})
+        for key in ("exact_match", "same_reply")
+    )
+    return verdict, (
+        f"{sentence} With another picture before it, {right} are right by the question's own, and"
+        f" {same} of the replies stay."
+    )
 
 
 def telling(figures: Figures, names: Iterable[str]) -> Telling | None:
