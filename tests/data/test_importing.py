@@ -202,6 +202,8 @@ def test_a_split_without_any_answer_is_told_of_at_once(
     write_own([*rows, *answered], {name: flat(n) for n, name in enumerate(names)})
     values = read_preset("tiny")
     values["data"] = make(val_share=0.0, test_share=0.0).model_dump()
+    for section in (values["align"], values["pretrain"], *values["train_vqa"].values()):
+        section["batch_size"] = 2
     import_data(parse_params(values))
     said = capsys.readouterr().err.splitlines()
     assert said == [
