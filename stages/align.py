@@ -12,11 +12,18 @@ import torch
 
 from stages.running.training import run_training, training
 from vlm.config import Params
-from vlm.data.coverage import text_coverage
+from vlm.data.coverage import TextCoverage, text_coverage
 from vlm.data.loading import CaptionData
-from vlm.data.tables import SceneTable, iterate_captions, iterate_questions, read_scenes
-from vlm.data.tokenizer import TextTokenizer
+from vlm.data.tables import (
+    SceneTable,
+    iterate_captions,
+    iterate_questions,
+    read_scenes,
+    row_of_text,
+)
+from vlm.data.tokenizer import LongTextError, TextTokenizer
 from vlm.data.windows import SceneWindow, Windows
+from vlm.errors import UserError
 from vlm.model.build import vlm_config
 from vlm.model.folder import save_model
 from vlm.model.pretrained import load_vit
@@ -46,13 +53,13 @@ def align(params: Params, how: Execution) -> None:
     tokenizer = TextTokenizer.fit(texts(DATA / "train"), text.tokenizer, text.max_vocab)
     if text.on_long == "cut":
         tokenizer.cut_at(length)  # which the tokenizer's file says to all later stages
+    covered = {name: _covered(DATA / name, tokenizer, length) for name in ("train", "val")}
 
     def pairs(scenes: SceneTable | SceneWindow) -> CaptionData:
         return CaptionData(scenes, tokenizer, length)
 
     data = Windows(DATA / "train", pairs, params.runtime.picture_memory_mib)
     validation = pairs(read_scenes(DATA / "val", params.align.val_pictures))
-    covered = {name: text_coverage(texts(DATA / name), tokenizer) for name in ("train", "val")}
 
     torch.manual_seed(params.seed)
     channels, size, _ = data.picture_shape
@@ -92,6 +99,18 @@ def texts(split: Path) -> Iterator[str]:
     yield from iterate_captions(split)
     yield from iterate_questions(split, "question")
     yield from iterate_questions(split, "phrase")
+
+
+def _covered(split: Path, tokenizer: TextTokenizer, max_length: int) -> TextCoverage:
+    """How much of the texts the model can read: what is too long stops now, not after pretraining.
+
+    Raises:
+        UserError: the longest text's row, where it is too long and none is cut.
+    """
+    try:
+        return text_coverage(texts(split), tokenizer, max_length)
+    except LongTextError as error:
+        raise UserError(f"{split}: {row_of_text(split, error.text)}: {error}") from None
 
 
 if __name__ == "__main__":

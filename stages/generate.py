@@ -13,6 +13,7 @@ from stages.running.stage import RANK, run, say
 from vlm.config.data import DataConfig
 from vlm.config.schema import Params
 from vlm.data.drawn import draw_block, unlike_scenes, unpack
+from vlm.data.imported import SPLITS
 from vlm.data.importing import SKIPPED, import_own
 from vlm.data.writing import SplitWriter
 from vlm.errors import UserError
@@ -100,6 +101,9 @@ def import_data(params: Params) -> None:
         return
     metrics = import_own(params.data, params.seed, Path(), DATA, params.runtime.workers)
     write_json(METRICS, metrics)
+    for split in SPLITS:
+        if metrics[split]["questions"] == metrics[split]["unanswered_questions"]:
+            say(f"generate: no question of {split} has an answer; the stages to come need one")
     rows = metrics["rows"]
     if rows["skipped"]:
         listed = DATA / SKIPPED

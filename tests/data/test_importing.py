@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 from project import read_preset
 
+from stages.generate import import_data
+from vlm.config import parse_params
 from vlm.config.data import DataConfig
 from vlm.data import png
 from vlm.data.importing import import_own
@@ -188,6 +190,30 @@ def test_what_stands_in_for_captions_phrases_and_answers():
         assert metrics[split]["answers"] == {"question": {"Yes": 0.5, "no": 0.5}}
     assert metrics["test"]["answers_in_train"] == 1.0
     assert list(Path("data/test_ood").iterdir()) == [] and metrics["test_ood"]["scenes"] == 0
+
+
+@pytest.mark.parametrize("without", SPLITS)
+def test_a_split_without_any_answer_is_told_of_at_once(
+    without: str, capsys: pytest.CaptureFixture[str]
+):
+    names = [f"{split}/{n}.png" for split in SPLITS for n in range(2)]
+    rows = [{"file_name": name, "question": "is it"} for name in names]
+    answered = [row | {"answer": "no"} for row in rows if not row["file_name"].startswith(without)]
+    write_own([*rows, *answered], {name: flat(n) for n, name in enumerate(names)})
+    values = read_preset("tiny")
+    values["data"] = make(val_share=0.0, test_share=0.0).model_dump()
+    for section in (values["align"], values["pretrain"], *values["train_vqa"].values()):
+        section["batch_size"] = 2
+    import_data(parse_params(values))
+    said = capsys.readouterr().err.splitlines()
+    assert said == [
+        f"generate: no question of {without} has an answer; the stages to come need one"
+    ]
+    for split in SPLITS:
+        if split != without:
+            assert len(read_questions(f"data/{split}")) == 2
+    with pytest.raises(UserError, match=f"data/{without}: got no question with an answer"):
+        read_questions(f"data/{without}")
 
 
 def test_answers_that_train_lacks_and_files_that_no_row_names():

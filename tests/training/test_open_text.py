@@ -107,3 +107,21 @@ def test_a_long_text_stops_the_run():
         align.align(params_of(on_long="error", tokenizer="bpe"), Execution())
     assert str(error.value).startswith("data/train: scene 0: text of ")
     assert not Path("models").exists()
+
+
+@pytest.mark.usefixtures("tables")
+@pytest.mark.parametrize("split", CAPTIONS)
+@pytest.mark.parametrize("column", ["caption", "question", "phrase"])
+def test_any_text_of_training_that_is_too_long_stops_it_at_once(split: str, column: str):
+    folder, n = Path("data") / split, PICTURES
+    texts = {name: ["it is"] * n for name in ("caption", "question", "phrase")}
+    texts[column][5] = "is " * 40 + "it"
+    texts[column][6] = "is " * 40 + "it so"
+    images = np.zeros((n, 1, 32, 32), np.uint8)
+    write_scenes(folder, [images], [[]] * n, [[text] for text in texts["caption"]], [["key"]] * n)
+    asked, phrases = texts["question"], texts["phrase"]
+    write_questions(folder, np.arange(n), ["own"] * n, asked, ANSWERS[split], phrases)
+    with pytest.raises(UserError) as error:
+        align.align(params_of(on_long="error", max_length=40), Execution())
+    row = "scene 6" if column == "caption" else "question 6"
+    assert str(error.value).startswith(f"data/{split}: {row}: text of 44 tokens")

@@ -14,7 +14,7 @@ from stages import generate
 from vlm.app.compare import compare
 from vlm.data import drawn, png
 from vlm.data.loading import CaptionData, QuestionData
-from vlm.data.schema import SCENES
+from vlm.data.schema import QUESTIONS, SCENES
 from vlm.data.tables import read_questions, read_scenes
 from vlm.data.tokenizer import TextTokenizer
 from vlm.data.writing import write_questions, write_scenes
@@ -67,6 +67,15 @@ def scenes_changed(
         read(TRAIN)
 
     return raiser
+
+
+def all_withheld() -> None:
+    """A split without any answer."""
+    write_split()
+    path = Path(TRAIN) / "questions-00000.parquet"
+    rows = [row | {"answer": None} for row in pq.read_table(path).to_pylist()]
+    pq.write_table(pa.Table.from_pylist(rows, QUESTIONS), path)
+    read_questions(TRAIN)
 
 
 def four_scenes(rows: Rows) -> None:
@@ -194,6 +203,7 @@ DATA: dict[str, Raiser] = {
         shard_of_another_schema
     ),
     "data/train: got a folder without questions-00000.parquet": no_questions,
+    "data/train: got no question with an answer, expected at least one": all_withheld,
     "data/train: no supervised item; expected at least one": nothing_to_learn(["no"], ["yes"]),
     "data/train: scene 3: no caption; expected 1 or more": scenes_changed(
         lambda rows: rows[3].update(captions=[], caption_keys=[]), captions

@@ -2,16 +2,20 @@
 
 import json
 import os
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Never
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 from error_page import Raiser
 from raise_parameters import tiny
 
 from stages import generate
 from vlm.data import png
+from vlm.data.importers.paths import below
 from vlm.data.ordered import map_in_order
 
 ROOT = "data/external/own"
@@ -50,6 +54,18 @@ def table(**columns: list[str]) -> bytes:
     return out.getvalue().to_pybytes()
 
 
+def unreadable() -> None:
+    """Meets a folder that the system doesn't open, whoever asks."""
+
+    def walk(_: Path, onerror: Callable[[OSError], None]) -> Iterator[Never]:
+        onerror(PermissionError(13, "Permission denied", f"{ROOT}/more"))
+        yield from ()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "walk", walk)
+        below(Path(ROOT), bool)
+
+
 OWN: dict[str, Raiser] = {
     f"data.own.path: got {ROOT}, expected a folder that is there": imported("imagefolder", {}),
     f"{ROOT}/metadata.jsonl line 3: picture: got …, expected …": imported(
@@ -61,7 +77,7 @@ OWN: dict[str, Raiser] = {
     f"{ROOT}/train/questions.json: got …, expected JSON: a list": imported(
         "easy_vqa", {"train/questions.json": "[["}
     ),
-    f"{ROOT}: got no metadata.jsonl, expected one there or in train/": imported(
+    f"{ROOT}: got no metadata.jsonl, expected one there or in a folder below": imported(
         "imagefolder", pictures(1)
     ),
     f"{ROOT}: got no Parquet files, expected at least one": imported("hf_parquet", pictures(1)),
@@ -76,6 +92,7 @@ OWN: dict[str, Raiser] = {
     f"{ROOT}: got no usable row among 3, expected at least one; …": imported(
         "imagefolder", {"metadata.jsonl": lines(3)}, on_bad="skip"
     ),
+    f"{ROOT}/more: got 'Permission denied', expected a folder that can be read": unreadable,
     "one of runtime.workers 2 was ended from outside, as the system does when memory runs out;"
     " fewer need less": lambda: list(map_in_order(os._exit, [3], 2)) and None,
 }

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence, Set
 from typing import TypedDict
 
 from vlm.data.tables import QuestionTable
-from vlm.data.tokenizer import TextTokenizer, counted
+from vlm.data.tokenizer import LongTextError, TextTokenizer, counted
 from vlm.marks import UNK_ID
 
 MARKS = 2  # begin and end
@@ -35,21 +35,33 @@ def split_texts(
         yield from (phrase for phrase in questions.phrase if phrase is not None)
 
 
-def text_coverage(texts: Iterable[str], tokenizer: TextTokenizer) -> TextCoverage:
+def text_coverage(
+    texts: Iterable[str], tokenizer: TextTokenizer, max_length: int | None = None
+) -> TextCoverage:
     """How much of `texts`, read once and not kept, is unknown or cut; a repeated text counts again.
 
     No text at all is covered.
+
+    Raises:
+        LongTextError: of texts of more than `max_length` ids, marks included, the longest, where
+            none is cut; its index is 0.
     """
     words, unknown, said, affected, cut = 0, 0, 0, 0, 0
+    most, longest = 0, ""
     limit = tokenizer.cuts_at
     for chunk in counted(texts):
-        for ids, times in zip(tokenizer.tokens(list(chunk)), chunk.values(), strict=True):
+        tokens = tokenizer.tokens(list(chunk))
+        for ids, (text, times) in zip(tokens, chunk.items(), strict=True):
+            if len(ids) + MARKS > most:
+                most, longest = len(ids) + MARKS, text
             lacking = ids.count(UNK_ID)
             words += times * len(ids)
             unknown += times * lacking
             said += times
             affected += times * (lacking > 0)
             cut += times * (limit is not None and len(ids) + MARKS > limit)
+    if max_length is not None and limit is None and most > max_length:
+        raise LongTextError(0, most, max_length, longest)
     shares = {"words": unknown / max(words, 1), "texts": affected / max(said, 1)}
     return {"unknown_words": shares, "texts_cut": cut}
 

@@ -162,10 +162,13 @@ def read_questions(
         answered: whether questions whose answer or phrase is withheld are left out.
 
     Raises:
-        UserError: as `Questions`.
+        UserError: as `Questions`; or of a whole split no question has an answer.
     """
     scene_id = read_column(row_groups(folder, "scenes", SCENES), "scene_id").to_numpy()
-    return Questions(folder, answered).of(scene_id[:limit])
+    table = Questions(folder, answered).of(scene_id[:limit])
+    if answered and limit is None and not len(table):
+        raise UserError(f"{folder}: got no question with an answer, expected at least one")
+    return table
 
 
 def read_annotators(folder: str | Path) -> list[list[str]]:
@@ -207,6 +210,22 @@ def iterate_questions(folder: str | Path, column: str) -> Iterator[str]:
     for group in row_groups(folder, "questions", QUESTIONS):
         table = _answered(group.read(list({"answer", "phrase", column})))
         yield from strings(table[column]).tolist()
+
+
+def row_of_text(folder: str | Path, text: str) -> str:
+    """The first row of a split's tables that says `text`, such as "scene 3" or "question 12"."""
+    for group in row_groups(folder, "scenes", SCENES):
+        table = group.read(["scene_id", "captions"])
+        captions = string_lists(table["captions"])
+        for number, own in zip(table["scene_id"].to_pylist(), captions, strict=True):
+            if text in own:
+                return f"scene {number}"
+    for group in row_groups(folder, "questions", QUESTIONS):
+        table = group.read(["question_id", "question", "phrase"])
+        for row in table.to_pylist():
+            if text in (row["question"], row["phrase"]):
+                return f"question {row['question_id']}"
+    raise KeyError(text)
 
 
 def write_columns(path: str | Path, columns: Mapping[str, Any]) -> None:

@@ -38,7 +38,7 @@ SHOWN = 60  # characters of a text in a message
 
 
 class LongTextError(UserError):
-    """A text of more tokens than the model reads; `index` says which of those given."""
+    """A text, `text`, of more tokens than the model reads; `index` says which of those given."""
 
     def __init__(self, index: int, tokens: int, limit: int, text: str) -> None:
         start = text if len(text) <= SHOWN else text[:SHOWN] + "..."
@@ -46,6 +46,7 @@ class LongTextError(UserError):
             f"text of {tokens} tokens, marks included, exceeds max_length {limit}: {start!r}"
         )
         self.index = index
+        self.text = text
 
 
 class TextTokenizer:

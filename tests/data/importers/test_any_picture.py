@@ -1,5 +1,7 @@
 """Every kind of picture, and what is none."""
 
+import struct
+import tracemalloc
 import warnings
 import zlib
 from io import BytesIO
@@ -9,6 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image, ImageOps
 
+from vlm.data.importers import pictures
 from vlm.data.importers.pictures import FORMATS, load_picture
 from vlm.data.importers.rows import BadRowError
 
@@ -76,6 +79,18 @@ def test_16_bits_are_scaled_not_cut_off(kind: str):
         got = load(encode(image, kind), 1)[0]
         assert np.abs(got - deep / 257).max() <= 0.5 + 1e-9
         assert (load(encode(image, kind), 3) == got).all()
+
+
+def test_16_bits_take_no_more_room_than_their_decoding(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(pictures, "_AT_ONCE", 1000, raising=False)
+    deep = np.random.default_rng(0).integers(0, 1 << 16, (700, 500), np.uint16)
+    encoded = encode(Image.fromarray(deep))
+    tracemalloc.start()
+    gray = load(encoded, 1, "crop", 500)[0]
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert (gray == np.round(deep[100:600] / 257)).all()
+    assert most < 5 * deep.size
 
 
 def test_printed_colours_and_television_ones():
@@ -147,6 +162,21 @@ def test_bombs_are_refused_before_they_go_off():
     text = chunk(b"zTXt", b"a\0\0" + zlib.compress(bytes(1 << 26), 9))
     with pytest.raises(BadRowError, match="damaged"):
         load(picture[:33] + text + picture[33:])
+
+
+def tiled(side: int) -> bytes:
+    """A gray TIFF of 8 x 8 pixels in one deflated tile that says it is so large."""
+    content = zlib.compress(bytes([7]) * 256)
+    tags = {256: 8, 257: 8, 258: 8, 259: 8, 262: 1, 277: 1, 322: side, 323: side}
+    tags |= {324: 8 + 2 + 12 * 10 + 4, 325: len(content)}
+    entries = b"".join(struct.pack("<HHII", tag, 4, 1, value) for tag, value in tags.items())
+    return struct.pack("<2sHIH", b"II", 42, 8, len(tags)) + entries + bytes(4) + content
+
+
+def test_a_small_picture_of_a_huge_tile_is_a_bomb():
+    assert (load(tiled(16), 1, "stretch", 8) == 7).all()
+    with pytest.raises(BadRowError, match=r"^picture: got over 1048576 pixels, expected fewer$"):
+        load(tiled(48_000))
 
 
 def test_what_is_no_picture_says_so():

@@ -4,6 +4,7 @@ Its Python package holds `data/{train,test}/questions.json`, a list of [question
 and `data/{train,test}/images/ID.png`. The folder is the package's, or its `data`.
 """
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,7 +17,7 @@ def read(root: Path) -> Iterator[Found | Bad]:
     """Every picture with its questions; where `test` is missing, of `train` alone."""
     base = "data/" if (root / "data").is_dir() and not (root / "train").is_dir() else ""
     yield from _read_split(root, base, "train")
-    if (root / base / "test").is_dir():
+    if os.path.lexists(root / base / "test"):
         yield from _read_split(root, base, "test")
 
 

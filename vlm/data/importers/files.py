@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NoReturn
 
-from vlm.data.importers.paths import fault
+from vlm.data.importers.paths import fault, spelled
 from vlm.data.importers.rows import Bad, shown
 from vlm.errors import UserError
 
@@ -85,7 +85,7 @@ def read_json_lines(root: Path, name: str) -> Iterator[tuple[str, dict[str, Any]
 def _check_file(root: Path, name: str, expected: str) -> None:
     got = fault(root, name)
     if got:
-        raise UserError(f"{root / name}: got {got}, expected {expected}")
+        raise UserError(f"{spelled(root, name)}: got {got}, expected {expected}")
 
 
 def _parse(content: str) -> Any:

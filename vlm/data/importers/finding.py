@@ -31,7 +31,7 @@ def json_files(
         names += [
             f"{folder}/{entry}" if folder else entry
             for entry in entries
-            if entry.endswith(tuple(suffixes)) and not entry.startswith(".")
+            if entry.lower().endswith(tuple(suffixes)) and not entry.startswith(".")
         ]
     return names
 

@@ -3,18 +3,19 @@
 Each line is an object: `file_name`, a picture's name beside the file, and what `records.py` reads:
 captions (`caption`, `captions`, `text`), one question (`question`, `answer`, `phrase`, `answers`,
 `family`) or several (`questions`, a list of such objects). Lines that name the same picture add to
-it. The file lies in the folder itself or, one for each split, in `train/`, `val/` and `test/`;
-a picture's split is that of the folder it lies in.
+it. Such files lie in the folder itself or in any below it, such as one for each split; a picture's
+split is that of the folder it lies in.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 from vlm.data.importers.files import read_json_lines
-from vlm.data.importers.paths import inside
+from vlm.data.importers.paths import below, inside
 from vlm.data.importers.records import read_record
-from vlm.data.importers.rows import SPLITS, Asked, Bad, BadRowError, Found, SplitName, text
+from vlm.data.importers.rows import SPLITS, Asked, Bad, BadRowError, Found, SplitName, shown
 from vlm.errors import UserError
 
 METADATA = "metadata.jsonl"
@@ -31,19 +32,18 @@ class _Picture:
 
 def read(root: Path) -> Iterator[Found | Bad]:
     """Every picture that a line names; pictures that none names are no rows."""
-    places = [place for place in ("", *(f"{name}/" for name in SPLITS)) if _has(root, place)]
-    if not places:
-        raise UserError(f"{root}: got no {METADATA}, expected one there or in train/")
+    files = below(root, METADATA.__eq__)
+    if not files:
+        raise UserError(f"{root}: got no {METADATA}, expected one there or in a folder below")
     pictures: dict[Path, _Picture] = {}
-    for place in places:
-        for line in read_json_lines(root, f"{place}{METADATA}"):
+    for file in files:
+        for line in read_json_lines(root, file):
             if isinstance(line, Bad):
                 yield line
                 continue
             row, record = line
             try:
-                name = place + text(record.get("file_name"), "file_name")
-                path = inside(root, name)
+                path = inside(root, file.removesuffix(METADATA) + _file_name(record))
                 captions, asked = read_record(record)
                 if not (captions or asked):
                     raise BadRowError("got neither a caption nor a question, expected one")
@@ -59,8 +59,12 @@ def read(root: Path) -> Iterator[Found | Bad]:
         yield Found(_split_of(path.relative_to(root)), path, tuple(picture.rows), *texts)
 
 
-def _has(root: Path, place: str) -> bool:
-    return (root / place / METADATA).exists()
+def _file_name(record: dict[str, Any]) -> str:
+    """The picture's name as it stands: spaces in it may be doubled, or no plain ones."""
+    name = record.get("file_name")
+    if not isinstance(name, str):
+        raise BadRowError(f"file_name: got {shown(name)}, expected text")
+    return name
 
 
 def _split_of(path: Path) -> SplitName | None:

@@ -47,7 +47,7 @@ def read(root: Path) -> Iterator[Found | Bad]:
 
 
 def _rows(root: Path, name: str) -> Iterator[tuple[str, object] | Bad]:
-    if name.endswith(".jsonl"):
+    if name.lower().endswith(".jsonl"):
         yield from read_json_lines(root, name)
         return
     for number, row in enumerate(read_json_file(root, name, list), 1):

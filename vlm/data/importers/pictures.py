@@ -14,11 +14,13 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from io import BytesIO
+from math import prod
 from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 from PIL import Image, UnidentifiedImageError
+from PIL.TiffImagePlugin import TiffImageFile
 
 from vlm.data.importers.rows import BadRowError
 
@@ -27,6 +29,7 @@ Pixels = npt.NDArray[np.uint8]
 FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF")
 WHITE = 255  # what shows through transparent places, and beside a picture that is no square
 _ORIENTATION = 0x0112
+_TILE_WIDTH, _TILE_LENGTH = 322, 323  # tags of TIFF
 _UPRIGHT = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
     3: Image.Transpose.ROTATE_180,
@@ -37,6 +40,8 @@ _UPRIGHT = {
     8: Image.Transpose.ROTATE_90,
 }
 _DEEP = 0xFFFF  # the white of 16 bits
+_SCALED = ((np.arange(_DEEP + 1) * 255 + _DEEP // 2) // _DEEP).astype(np.uint8)
+_AT_ONCE = 1 << 20  # pixels
 
 
 def load_picture(
@@ -63,7 +68,7 @@ def load_picture(
         BadRowError: no such picture, or a damaged one.
     """
     with _guarded(max_pixels):
-        image = _decode(encoded, channels)
+        image = _decode(encoded, channels, max_pixels)
     square = _square(image, image_size, fit)
     pixels = np.asarray(square)
     return np.ascontiguousarray(pixels[None] if channels == 1 else pixels.transpose(2, 0, 1))
@@ -82,7 +87,7 @@ def _guarded(max_pixels: int) -> Iterator[None]:
     except BadRowError:
         raise
     except (Image.DecompressionBombWarning, Image.DecompressionBombError):
-        raise BadRowError(f"picture: got over {max_pixels} pixels, expected fewer") from None
+        raise _too_many(max_pixels) from None
     except UnidentifiedImageError:
         raise BadRowError(
             "picture: got other bytes or a broken header, expected PNG, JPEG, WebP, GIF, BMP or"
@@ -98,6 +103,10 @@ def _guarded(max_pixels: int) -> Iterator[None]:
         Image.MAX_IMAGE_PIXELS = limit
 
 
+def _too_many(max_pixels: int) -> BadRowError:
+    return BadRowError(f"picture: got over {max_pixels} pixels, expected fewer")
+
+
 @contextmanager
 def _silent() -> Iterator[None]:
     """Whatever the TIFF library in C writes to stderr by itself goes nowhere."""
@@ -111,18 +120,26 @@ def _silent() -> Iterator[None]:
         os.close(kept)
 
 
-def _decode(encoded: bytes, channels: Literal[1, 3]) -> Image.Image:
+def _decode(encoded: bytes, channels: Literal[1, 3], max_pixels: int) -> Image.Image:
     """The upright picture, of mode L or RGB."""
     if not encoded:
         raise BadRowError("picture: got no bytes, expected a picture")
     with Image.open(BytesIO(encoded), formats=FORMATS) as image:
         if min(image.size) < 1:
             raise BadRowError(f"picture: got (width, height) {image.size}, expected at least 1")
+        if isinstance(image, TiffImageFile) and _tile_pixels(image) > max_pixels:
+            raise _too_many(max_pixels)
         with _silent() if image.format == "TIFF" else nullcontext():
             image.load()
         turn = image.getexif().get(_ORIENTATION)
         flat = _flatten(image).convert("L" if channels == 1 else "RGB")
     return flat.transpose(_UPRIGHT[turn]) if turn in _UPRIGHT else flat
+
+
+def _tile_pixels(image: TiffImageFile) -> int:
+    """A tile is decoded whole, and a small picture may say that its only one is huge."""
+    sides = (image.tag_v2.get(tag, 0) for tag in (_TILE_WIDTH, _TILE_LENGTH))
+    return prod(int(np.max(side)) for side in sides)
 
 
 def _flatten(image: Image.Image) -> Image.Image:
@@ -140,12 +157,16 @@ def _flatten(image: Image.Image) -> Image.Image:
 
 def _to_8_bits(image: Image.Image) -> Image.Image:
     """Gray of 16 bits, which may come as integers of 32."""
-    deep = np.asarray(image).astype(np.int64)
+    deep = np.asarray(image)
     if deep.min() < 0 or deep.max() > _DEEP:
         raise BadRowError(
             f"picture: got intensities of {deep.min()} to {deep.max()}, expected 0 to {_DEEP}"
         )
-    gray = ((deep * 255 + _DEEP // 2) // _DEEP).astype(np.uint8)
+    gray = np.empty(deep.shape, np.uint8)
+    from_flat, to_flat = deep.reshape(-1), gray.reshape(-1)
+    for start in range(0, deep.size, _AT_ONCE):  # numbers take several times the room
+        part = slice(start, start + _AT_ONCE)
+        to_flat[part] = _SCALED[from_flat[part]]
     clear = image.info.get("transparency")
     if isinstance(clear, int):
         gray[deep == clear] = WHITE

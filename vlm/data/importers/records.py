@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from vlm.data.importers.rows import Asked, BadRowError, shown, text
+from vlm.data.importers.rows import Asked, BadRowError, shown, text, told_by_annotator
 
 # Of several names the first that holds something counts.
 CAPTIONS = ("captions", "caption", "text")
@@ -45,12 +45,13 @@ def _read_asked(record: Mapping[str, Any], needed: bool = False) -> tuple[Asked,
         if needed or answer is not None or told:
             raise BadRowError("question: got none, expected text")
         return ()
-    answers = _texts(told, "answers")
+    answers = _answers(told)
     if isinstance(answer, list):
-        answers = answers or _texts(answer, what_answer)
+        answers = answers or _answers(answer)
         answer = None
     if answer is None and answers:
-        answer = Counter(answers).most_common(1)[0][0]  # ties: the one that comes first
+        counts = Counter(each for each in answers if each)  # ties: the one that comes first
+        answer = next((each for each, _ in counts.most_common(1)), "")
     phrase, family = record.get("phrase"), record.get("family")
     asked = Asked(
         text(question, what),
@@ -65,15 +66,24 @@ def _read_asked(record: Mapping[str, Any], needed: bool = False) -> tuple[Asked,
 def _first(record: Mapping[str, Any], names: tuple[str, ...]) -> tuple[str, Any]:
     """The first of the fields that holds something, and its name; else the first name and None."""
     for name in names:
-        if record.get(name) is not None:
-            return name, record[name]
+        value = record.get(name)
+        if value is not None and value != []:
+            return name, value
     return names[0], None
 
 
 def _texts(value: object, what: str) -> tuple[str, ...]:
-    """A text, or a list of them; an annotator's answer may be an object that holds it."""
+    """A text, or a list of them."""
+    return tuple(text(item, what) for item in _items(value))
+
+
+def _answers(value: object) -> tuple[str, ...]:
+    """As `_texts`; an annotator's answer may be an object that holds it, and may be empty."""
+    told = (item.get("answer") if isinstance(item, Mapping) else item for item in _items(value))
+    return tuple(told_by_annotator(item) for item in told)
+
+
+def _items(value: object) -> list[Any]:
     if value is None:
-        return ()
-    items = value if isinstance(value, list) else [value]
-    told = (item.get("answer") if isinstance(item, Mapping) else item for item in items)
-    return tuple(text(item, what) for item in told)
+        return []
+    return value if isinstance(value, list) else [value]

@@ -90,6 +90,15 @@ def shown(value: object) -> str:
     return _SHORT.repr(value)
 
 
+def told_by_annotator(value: object) -> str:
+    """An annotator's answer; who wrote nothing agrees with nobody, and counts all the same.
+
+    Raises:
+        BadRowError: as `text`, but for an answer that is empty.
+    """
+    return "" if value == "" else text(value, "answers")
+
+
 def text(value: object, what: str) -> str:
     """A text of the source, its white space collapsed to single spaces.
 

@@ -16,7 +16,15 @@ from typing import Any, NamedTuple
 
 from vlm.data.importers.finding import check_found, first_file, json_files, read_lists, split_of
 from vlm.data.importers.gathering import Gathering
-from vlm.data.importers.rows import Asked, Bad, BadRowError, Found, shown, text
+from vlm.data.importers.rows import (
+    Asked,
+    Bad,
+    BadRowError,
+    Found,
+    shown,
+    text,
+    told_by_annotator,
+)
 from vlm.errors import UserError
 
 Id = int | str
@@ -71,7 +79,7 @@ def read(root: Path) -> Iterator[Found | Bad]:
 
 def _files(root: Path) -> tuple[dict[str, _File], dict[str, _File]]:
     """Question files and annotation files by `data_subtype`."""
-    folders = ["", *sorted(each.name for each in root.glob("*/") if not each.is_symlink())]
+    folders = ["", *sorted(each.name for each in root.glob("*/"))]
     found: dict[str, dict[str, _File]] = {"questions": {}, "annotations": {}}
     for name in json_files(root, folders):
         if not re.search("question|annotation", Path(name).name.lower()):
@@ -172,9 +180,7 @@ def _answers(row: dict[str, Any]) -> _Answers:
     listed = row.get("answers", [])
     if not isinstance(listed, list) or not all(isinstance(each, dict) for each in listed):
         raise BadRowError(f"answers: got {shown(listed)}, expected a list of objects")
-    # An annotator who wrote nothing agrees with nobody, and counts all the same.
-    given = [each.get("answer") for each in listed]
-    every = tuple("" if each == "" else sys.intern(text(each, "answers")) for each in given)
+    every = tuple(sys.intern(told_by_annotator(each.get("answer"))) for each in listed)
     best = row.get("multiple_choice_answer")
     if best in (None, ""):
         counts = Counter(each for each in every if each)
