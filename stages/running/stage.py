@@ -76,6 +76,8 @@ def run(name: str, stage: Callable[[Params], None], *, together: bool = False) -
         end(f"{name}: interrupted; nothing half-written was left", stopping.status())
     except RuntimeError:
         if RANK is not None:  # it may only be that another process has gone; that one speaks first
+            if stopping.is_requested():
+                end("", stopping.status())  # the launcher, which knows why, ends this one, too
             _let_others_speak()
         raise
     sys.exit(0)

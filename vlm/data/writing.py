@@ -25,6 +25,7 @@ Ints = npt.NDArray[np.int64]
 Strings = npt.NDArray[np.object_]
 
 GROUP_BYTES = 16 << 20  # of pictures, or of texts, in a row group, before compression
+ROW_BYTES = 64  # that a row takes besides: numbers, and where its texts begin
 SHARD_BYTES = 480 << 20  # a file, before compression; must end below 512 MiB
 # Statistics of a picture column would store whole pictures.
 WRITING: dict[str, Any] = {
@@ -148,8 +149,8 @@ def image_column(pngs: Sequence[bytes], names: Sequence[str] | None = None) -> p
 
 
 def row_bytes(table: pa.Table) -> Ints:
-    """What each row's picture and texts take, lists of them left out; (n,)."""
-    total = np.zeros(len(table), np.int64)
+    """What each row takes: its picture and texts, lists of them left out, and the rest; (n,)."""
+    total = np.full(len(table), ROW_BYTES, np.int64)
     for field in table.schema:
         column = table.column(field.name)
         if field.type == IMAGE:
