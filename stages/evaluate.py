@@ -36,7 +36,13 @@ from vlm.evaluation.breakdowns import (
     score_unseen,
     score_whole_pictures,
 )
-from vlm.evaluation.captioning import Guesses, described, exact_captions, score_captions
+from vlm.evaluation.captioning import (
+    Described,
+    Guesses,
+    described,
+    exact_captions,
+    score_captions,
+)
 from vlm.evaluation.causal import outcomes, score
 from vlm.evaluation.confidence import Calibrated, Judged, calibrate, score_calibration
 from vlm.evaluation.examples import example_rows, write_attention, write_examples
@@ -48,6 +54,7 @@ from vlm.evaluation.looking import score_looking
 from vlm.evaluation.out_of_distribution import score_unlike
 from vlm.evaluation.outputs import Predictions, write_curves, write_plots, write_predictions
 from vlm.evaluation.predicting import caption, embed_gallery
+from vlm.evaluation.retrieval import FirstHits
 from vlm.evaluation.scoring import (
     Bools,
     Figures,
@@ -81,16 +88,12 @@ def main(params: Params) -> None:
 
     scorer = Scorer(list(questions.family), questions.scene_id, section.resamples, seed)
     floors = score_floors(scorer, train, asked_of(test))
-    keys = [keys[0] for keys in told.caption_keys[: section.gallery]]
-    ids = np.arange(len(keys))
-    found, by_id = (gallery_hits(*vectors, which) for which in (keys, ids))
     true = described(told.captions, told.caption_keys, heads.tokenizer)
     true_of_val = described(told_val.captions, told_val.caption_keys, heads.tokenizer)
-    texts = [texts[0] for texts in true.captions[: section.gallery]]
-    same = {"image_to_text": ids, "text_to_image": np.unique(texts, return_inverse=True)[1]}
     guesses = Guesses.learned(described(*read_captions(TRAIN), heads.tokenizer))
     world = params.data.world if params.data.is_drawn else None
     luck = (section.resamples, seed)
+    found, retrieval = retrieve(vectors, true, guesses, section, seed)
     metrics: Figures = {
         "pictures": len(scenes),
         "questions": len(questions),
@@ -105,7 +108,7 @@ def main(params: Params) -> None:
             **phrase_bleu(replies.phrases, questions, train_questions, scorer),
         },
         "caption": score_captions(captions, true, guesses, true_of_val, world, *luck),
-        "retrieval": score_retrieval(found, by_id, same, blind_ranks(keys, guesses.keys), *luck),
+        "retrieval": retrieval,
         "word_order": score_word_order(
             heads, scenes, questions, replies, spoken(test), scorer, floors
         ),
@@ -132,6 +135,23 @@ def main(params: Params) -> None:
     write_plots(PLOTS, metrics, replies, scenes, questions, section.samples)
     write_curves(PLOTS, metrics, calibrated, right)
     write_json(METRICS, metrics)
+
+
+def retrieve(
+    vectors: tuple[torch.Tensor, torch.Tensor],
+    true: Described,
+    guesses: Guesses,
+    section: EvaluateConfig,
+    seed: int,
+) -> tuple[dict[str, FirstHits], Figures]:
+    """The first hit of each query of the gallery, by direction, and what they amount to."""
+    keys = [keys[0] for keys in true.keys[: section.gallery]]
+    texts = [texts[0] for texts in true.captions[: section.gallery]]
+    ids = np.arange(len(keys))
+    found, by_id = (gallery_hits(*vectors, which) for which in (keys, ids))
+    same = {"image_to_text": ids, "text_to_image": np.unique(texts, return_inverse=True)[1]}
+    blind = blind_ranks(keys, guesses.keys)
+    return found, score_retrieval(found, by_id, same, blind, section.resamples, seed)
 
 
 def read_split(folder: Path, params: Params, tokenizer: TextTokenizer) -> Split:
